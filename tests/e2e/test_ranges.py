@@ -64,7 +64,7 @@ def test_without_data_the_verification_says_so_and_names_the_worst_output(plante
 
 
 def test_the_ranges_are_those_of_the_data(planted, data, tmp_path):
-    dovetail.compile(planted, ["gpu-fp16"], data=data).save(tmp_path / "out")
+    dovetail.compile(planted, ["gpu-fp16"], data=data, verify=False).save(tmp_path / "out")  # all of it calibrates
     found = json.loads((tmp_path / "out" / "ranges.json").read_text())
     x = np.load(data)["x"]
     weights = {t.name: numpy_helper.to_array(t) for t in onnx.load(planted).graph.initializer}

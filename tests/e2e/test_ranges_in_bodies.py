@@ -68,7 +68,7 @@ def test_the_ranges_of_a_loop_are_those_of_all_its_turns(weighted):
       [loop] y = Loop (count, go, x) <body = b (int64 i, bool c, float[N] s) => (bool d, float[N] t) {
           d = Identity (c)  t = Mul (s, k) }> }"""
     feeds = {"x": np.array([0.5, 2, 0], np.float32), "go": np.array(True)}
-    result = dovetail.compile(weighted(text), ["gpu-fp16"], data=feeds)
+    result = dovetail.compile(weighted(text), ["gpu-fp16"], data=feeds, verify=False)
     ranges = json.loads(result.files["ranges.json"])
     assert ranges["loop/body/t"] == {"min": -486, "max": 162, "absmax": 486, "smallest": 1.5}
     assert ranges["loop/body/s"] == {"min": -54, "max": 162, "absmax": 162, "smallest": 0.5}
@@ -82,7 +82,7 @@ def test_no_value_leaves_bfloat16_so_loops_are_measured_on_one_batch(weighted):
       [if] z = If (go) <then_branch = f () => (float[2] p) { p = Mul (x, two) },
                         else_branch = e () => (float[2] q) { q = Sub (x, two) }> }"""
     data = [{"x": np.array([1, number], np.float32), "go": np.array(number > 1)} for number in (10, 1)]
-    result = dovetail.compile(weighted(text), "cpu-bf16", data=data)
+    result = dovetail.compile(weighted(text), "cpu-bf16", data=data, verify=False)
     ranges = json.loads(result.files["ranges.json"])
     assert ranges["loop/body/t"]["absmax"] == 80
     assert (ranges["if/then_branch/p"]["absmax"], ranges["if/else_branch/q"]["absmax"]) == (20, 1)
