@@ -117,6 +117,7 @@ def compiled(with_backend, monkeypatch):
         plugins = with_backend(BACKEND)
         plugins.registry.emitter("aot", f"{__name__}:{emitter.__name__}")
         plugins.registry.engine("aot", f"{__name__}:{engine.__name__}")
+        gc.collect()  # sessions of other tests
         for record in (Compiler.calls, Aot.loads, Aot.closed):
             record.clear()
         monkeypatch.setattr(Aot, "refuses", refuses)
@@ -178,6 +179,7 @@ def test_a_session_is_closed_once_nothing_uses_it(compiled):
     result.run({"image": images})
     assert not Aot.closed
     result.unload()
+    gc.collect()
     assert len(Aot.closed) == len(Aot.loads)
     result.run({"image": images})
     del result
