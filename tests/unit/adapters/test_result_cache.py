@@ -47,7 +47,7 @@ def answers(session):
 
 
 def test_the_second_session_loads_what_the_first_compiled(cache, model, compiled):
-    first, second = (dovetail.InferenceSession(model, backend="cpu-bf16") for _ in range(2))
+    first, second = (dovetail.InferenceSession(model, backend=["cpu-bf16"]) for _ in range(2))
     assert len(compiled) == 1
     np.testing.assert_array_equal(answers(first), answers(second))
     assert second.compiled.summary() == first.compiled.summary()

@@ -104,12 +104,9 @@ def _cached(
         return kept
     opened = open_model(model, plugins)
     compiled = compile(opened, backends, plugins=plugins, **options)
-    cache.store(
-        key.digest,
-        compiled,
-        f"{opened.path or 'a model in memory'} for {backends}",
-        [*key.files, *weight_files(opened)],
-    )
+    names = backends if isinstance(backends, str) else ", ".join(backends)
+    about = f"{opened.path or 'a model in memory'} for {names}"
+    cache.store(key.digest, compiled, about, [*key.files, *weight_files(opened)])
     return compiled
 
 
