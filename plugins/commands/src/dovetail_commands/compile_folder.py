@@ -17,6 +17,7 @@ from dovetail_commands.folder_model import ModelOutcome, compile_one, outcome_of
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
+    from dovetail.passes import BackendChoice
     from dovetail.plugin import PluginSet, Registry
 
 _MANIFEST = "result.json"
@@ -64,7 +65,7 @@ def compile_folder(
         DovetailError: The folder holds no models, or is a result itself, or a backend is not installed.
     """
     from dovetail.api import named_backends, requested
-    from dovetail.passes import BackendChoice, Context
+    from dovetail.passes import Context
 
     if options.get("plan") is not None:
         raise UsageError("a plan belongs to one model, and a folder is named", "name the model that it was made for")
@@ -86,15 +87,32 @@ def compile_folder(
             compile_one(folder, model, target, named, samples, plugins, external, given[model], progress)
             for model, target in targets.items()
         ]
+    common = {"folder": folder, "data": samples, "external": external}
+    return _beside_each_other(common, targets, given, named, plugins, executor, progress)
+
+
+def _beside_each_other(
+    common: Mapping[str, Any],
+    targets: Mapping[Path, Path | None],
+    given: Mapping[Path, Mapping[str, Any]],
+    backends: Sequence[str | BackendChoice],
+    plugins: PluginSet,
+    executor: Executor,
+    progress: Callable[[str, int, int], None] | None,
+) -> list[ModelOutcome]:
+    """Compile models on an executor: what all jobs have, the output and the keywords of each, and the rest as above."""
+    from dovetail.passes import BackendChoice
+
     from dovetail_commands.folder_jobs import compile_jobs
     from dovetail_commands.folder_worker import plain
     from dovetail_commands.request import named_as_given
 
     blocked = [record.name for record in plugins.plugins if record.status == "disabled"]
-    names = [named_as_given(BackendChoice.parse(choice), plugins.registry) for choice in named]
-    common = {"folder": folder, "data": samples, "external": external, "backends": names}
+    names = [named_as_given(BackendChoice.parse(choice), plugins.registry) for choice in backends]
     jobs = {
-        model: plain({**common, "model": str(model), "output": target, "options": given[model]}, "a keyword")
+        model: plain(
+            {**common, "backends": names, "model": str(model), "output": target, "options": given[model]}, "a keyword"
+        )
         for model, target in targets.items()
     }
     done = compile_jobs(jobs, executor, blocked, progress)
