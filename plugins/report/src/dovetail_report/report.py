@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail import api
+from dovetail.ir import gc_paused
 from dovetail_onnx.files.writing import replacing_file
 
 from dovetail_report.collect.comparison import compared
@@ -38,7 +39,7 @@ class Report:
         Raises:
             DovetailError: The file cannot be written.
         """
-        with replacing_file(Path(path)) as file:
+        with gc_paused(), replacing_file(Path(path)) as file:
             for part in page(self.document):
                 file.write(part.encode("utf-8"))
 

@@ -181,15 +181,19 @@ class _Contraction:
             if home < 0:
                 continue  # followed from its readers
             reading = self._reading(home)
-            for value in result.reads(number):
+            for value in result.reads[number]:
                 if not value.is_initializer():
                     self._connect(home, value, reading)
         for index, value in enumerate(self._graph.outputs):
             name = value.name or ""
             self._connect(made.first_output + index, result.resolved(value), (name, frozenset()))
+        items: dict[str, int] = {}
+        for number, node in enumerate(made.nodes):
+            items.setdefault(node.name, number)
         for index, join in enumerate(made.joins):
-            if index not in self._entered:  # what it converts is no node's result, such as a constant
-                self._enter_at_reader(index, join)
+            if index not in self._entered and join.at in items:
+                # What it converts is no node's result, such as a constant.
+                self._edge(made.first_join + index, items[join.at], None)
 
     def _reading(self, item: int) -> tuple[str, frozenset[Format | None]]:
         """Return the name of a reader, and the formats that it reads."""
@@ -233,12 +237,6 @@ class _Contraction:
                 return index
         return None
 
-    def _enter_at_reader(self, index: int, join: Join) -> None:
-        made = self._made
-        reader = next((at for at, node in enumerate(made.nodes) if node.name == join.at), None)
-        if reader is not None:
-            self._edge(made.first_join + index, reader, None)
-
     def _sources(self, value: ir.Value) -> tuple[ValueSource, ...]:
         """Return the items that a value comes from; none for a constant."""
         maker = self._result.makers.get(id(value))
@@ -262,13 +260,13 @@ class _Contraction:
             if at in self._known:
                 waiting.pop()
                 continue
-            above = [maker for value in self._result.reads(at) if (maker := self._inserted(value)) is not None]
+            above = [maker for value in self._result.reads[at] if (maker := self._inserted(value)) is not None]
             todo = [maker for maker in above if maker not in self._known and maker not in waiting]
             if todo:
                 waiting += todo
                 continue
             found: dict[int, ValueSource] = {}
-            for value in self._result.reads(at):
+            for value in self._result.reads[at]:
                 maker = self._inserted(value)
                 for source in self._sources(value) if maker is None else self._known.get(maker, ()):
                     found.setdefault(source.item, source._replace(through=(*source.through, at)[-_LONGEST:]))
@@ -289,7 +287,7 @@ class _Contraction:
         maker = self._inserted(value)
         while maker is not None and not self._followed(maker):
             yield maker
-            maker = next(filter(None.__ne__, map(self._inserted, self._result.reads(maker))), None)
+            maker = next(filter(None.__ne__, map(self._inserted, self._result.reads[maker])), None)
 
     def _planned_name(self, item: int, value: ir.Value) -> str:
         """Return the name that a result of a planned node had when the conversions were decided."""

@@ -77,6 +77,7 @@ class ResultGraph:
         makers: By `id` of a value, the index of the node that computes it.
         holders: By node, the index of the node of the main graph whose body or function has it; or None.
         passed: By `id` of a value, the value that a call of a function passes in or out for it.
+        reads: By node, what it reads: its inputs, the outputs of its bodies, and what a function returns that it calls.
     """
 
     nodes: list[ir.Node] = field(default_factory=list)
@@ -90,6 +91,7 @@ class ResultGraph:
     makers: dict[int, int] = field(default_factory=dict)
     holders: list[int | None] = field(default_factory=list)
     passed: dict[int, ir.Value] = field(default_factory=dict)
+    reads: list[tuple[ir.Value, ...]] = field(default_factory=list)
 
     @classmethod
     def of(cls, compiled: CompiledModel) -> ResultGraph:
@@ -122,16 +124,16 @@ class ResultGraph:
         self.nodes.append(node)
         self.placements.append(place)
         self.region_of.append(region)
+        self.reads.append(self._read_by(node))
 
-    def reads(self, number: int) -> Iterator[ir.Value]:
-        """Yield what a node reads: its inputs, the outputs of its bodies, and what a function returns that it calls."""
-        node = self.nodes[number]
+    def _read_by(self, node: ir.Node) -> tuple[ir.Value, ...]:
         read = [value for value in node.inputs if value is not None]
         if node.attributes.data:
             read += [value for body in bodies(node) for value in body.outputs]
-        if self.passed:
-            read += [self.passed[id(value)] for value in node.outputs if id(value) in self.passed]
-        return map(self.resolved, read) if self.passed else iter(read)
+        if not self.passed:
+            return tuple(read)
+        read += [self.passed[id(value)] for value in node.outputs if id(value) in self.passed]
+        return tuple(map(self.resolved, read))
 
     def resolved(self, value: ir.Value) -> ir.Value:
         """Return the value that a function's input, or an output of its call, stands for."""
@@ -142,10 +144,10 @@ class ResultGraph:
     def _connect(self) -> None:
         """Find the edges and crossings; the values that leave a body are read by the node with the body."""
         crossed: set[tuple[int, int]] = set()
-        for number in range(len(self.nodes)):
+        for number, read in enumerate(self.reads):
             target = self.region_of[number]
             before: set[int] = {number}
-            for value in self.reads(number):
+            for value in read:
                 maker = self.makers.get(id(value))
                 if maker is None:
                     continue
@@ -195,8 +197,8 @@ def size_of(value: ir.Value, open_first: bool = False) -> int | None:
     """
     if value.dtype is None or value.shape is None:
         return None
-    extents = [extent for extent in value.shape if isinstance(extent, int)]
-    unknown = value.shape.rank() - len(extents)
+    extents = [extent for extent in value.shape.dims if isinstance(extent, int)]
+    unknown = len(value.shape.dims) - len(extents)
     if unknown > (open_first and unknown > 0 and not isinstance(value.shape[0], int)):
         return None
     try:
@@ -208,7 +210,7 @@ def size_of(value: ir.Value, open_first: bool = False) -> int | None:
 def type_of(value: ir.Value) -> str:
     """Return element type and shape: `float32[N,8]`; `?` for what is unknown."""
     kind = "?" if value.dtype is None else _NAMES.get(value.dtype.name, value.dtype.name.lower())
-    extents = "?" if value.shape is None else ",".join(map(_extent, value.shape))
+    extents = "?" if value.shape is None else ",".join(map(_extent, value.shape.dims))
     return f"{kind}[{extents}]"
 
 

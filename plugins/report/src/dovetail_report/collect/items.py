@@ -40,6 +40,7 @@ class ReportItems:
         self._signatures = Signatures(compiled.model.ir.opset_imports)
         self._operators, self._types, self._constants = Interned(), Interned(), Interned(2000)
         self._type_keys: dict[tuple[Any, ...], int] = {}
+        self._type_of: dict[int, int] = {}
         self._expansions: dict[tuple[Any, ...], int] = {}
 
     def tables(self) -> dict[str, Any]:
@@ -59,10 +60,17 @@ class ReportItems:
         return edge.source, edge.target, self._type(edge.value)
 
     def _type(self, value: ir.Value | None) -> int:
+        """Return the number of the text of a value's type."""
+        found = self._type_of.get(id(value))
+        if found is None:
+            found = self._type_of[id(value)] = self._number_of_type(value)
+        return found
+
+    def _number_of_type(self, value: ir.Value | None) -> int:
         """Return the number of the text of a value's type; texts are made once per distinct type."""
         if value is None or value.shape is None:
             return self._types.index("" if value is None else type_of(value))
-        key = (value.dtype, tuple(map(_extent_key, value.shape)))
+        key = (value.dtype, tuple(map(_extent_key, value.shape.dims)))
         found = self._type_keys.get(key)
         if found is None:
             found = self._type_keys[key] = self._types.index(type_of(value))
@@ -134,7 +142,7 @@ class ReportItems:
             stored = self._stored(value) if inserted else value
             if stored.is_initializer():
                 port = input_name(index, self._signatures(node))
-                found.append(self._constants.index(f"{port} {type_of(stored)}"))
+                found.append(self._constants.index(f"{port} {self._types.texts[self._type(stored)]}"))
         return found
 
     def _stored(self, value: ir.Value) -> ir.Value:
@@ -156,7 +164,7 @@ class ReportItems:
         pattern = []
         for member in members:
             node = self._graph.result.nodes[member]
-            makers = (self._graph.result.makers.get(id(value)) for value in self._graph.result.reads(member))
+            makers = (self._graph.result.makers.get(id(value)) for value in self._graph.result.reads[member])
             inner = tuple(sorted({place[maker] for maker in makers if maker in place and maker != member}))
             pattern.append((self._operators.index(operator_name(node.domain, node.op_type)), inner))
         key = tuple(pattern)

@@ -11,8 +11,9 @@ NAME, SENTENCE = 200, 2000
 def short(text: object, most: int = NAME) -> str:
     """Return `text` with control characters escaped, cut after `most` characters; the cut says how long it was."""
     raw = str(text)
-    cut = raw if len(raw) <= most else raw[:most]
-    shown = cut if cut.isascii() and cut.isprintable() else printable(cut)  # nearly all names are plain
+    if len(raw) <= most and raw.isascii() and raw.isprintable():  # as nearly all names
+        return raw
+    shown = printable(raw[:most])
     return shown if len(raw) <= most else f"{shown}… ({len(raw)} characters)"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from dovetail_report.linters.conversions import inverse_casts, islands
 from dovetail_report.linters.finding import Finding, Subject
 from dovetail_report.linters.numbers import few_levels, ill_fitting_scales, noisy_layers
@@ -13,12 +15,11 @@ _MOST = 1000  # findings of one linter on a page
 
 
 def lint(subject: Subject) -> list[Finding]:
-    """Run all linters; of each at most 1000 findings, and one that says how many more there are; warnings first."""
+    """Run all linters; of each at most 1000 findings, and one that says that there are more; warnings first."""
     findings: list[Finding] = []
     for linter in LINTERS:
-        found = list(linter(subject))
+        found = list(islice(linter(subject), _MOST + 1))
         findings += found[:_MOST]
         if len(found) > _MOST:
-            rule, more = found[0].rule, len(found) - _MOST
-            findings.append(Finding(rule, "note", f"{more} more findings of this kind"))
+            findings.append(Finding(found[0].rule, "note", f"there are more than these {_MOST} findings of this kind"))
     return sorted(findings, key=lambda finding: finding.level != "warning")
