@@ -136,7 +136,11 @@ def _import_all():
             importlib.import_module(engine)
     for package in sorted({name.partition(".")[0] for name in list(sys.modules) if name.startswith("dovetail")}):
         for module in pkgutil.walk_packages(getattr(sys.modules[package], "__path__", ()), f"{package}."):
-            importlib.import_module(module.name)
+            try:
+                importlib.import_module(module.name)
+            except ModuleNotFoundError as missing:  # of an extra, such as torch
+                if (missing.name or "").startswith("dovetail"):
+                    raise
     _load_backends()
     gc.freeze()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -160,6 +161,27 @@ def test_the_graph_shows_every_node_of_the_plan_as_a_box_at_a_size_that_can_be_r
             assert page.run("dovetailReport.view().drawing.edges.length") == len(names) + 4 + 1, (
                 "a chain with four conversions"
             )
+
+
+@browser
+def test_groups_have_the_names_of_the_modules_that_nodes_were_exported_from(dovetail, tmp_path):
+    operators = random.Random(0).choices(("Relu", "Neg", "Abs", "Exp", "Sin"), k=120)
+    chain = "\n".join(f"[n{at}] v{at + 1} = {operator} (v{at})" for at, operator in enumerate(operators))
+    model = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["": 21]> g (float[4] v0) => (float[4] v120) {{{chain}}}'
+    )
+    for number, node in enumerate(model.graph.node):
+        scopes = ["", "net", f"net.layers.{number // 20}", "call"]
+        node.metadata_props.add(key="pkg.torch.onnx.name_scopes", value=str(scopes))
+    onnx.save(model, tmp_path / "modules.onnx")
+    made = dovetail("compile", "modules.onnx", "--backend", "host", "-o", "out", "--report")
+    assert made.returncode == 0, made.stderr
+    with chromium.Chromium(1400, 900) as page:
+        graph_of(page, tmp_path / "out" / "report.html")
+        titles = page.run(
+            "dovetailReport.view().hierarchy.root.children.flatMap(one => one.children ?? []).map(one => one.title)"
+        )
+        assert titles == [f"net/layers.{number}" for number in range(6)]
 
 
 @browser

@@ -56,6 +56,7 @@ function nodeFacts(result, node) {
   for (const [port, format] of Object.entries(result.nodes.ports[node] ?? {})) facts.push([`port ${port}`, format]);
   for (const text of result.constants(node)) facts.push(["constant", text]);
   for (const [name, operator] of result.folded(node)) facts.push(["inside of it", `${operator} ${name}`]);
+  if (result.scope(node)) facts.push(["module", result.scope(node)]);
   const origins = result.nodes.origins[node];
   if (origins) facts.push(["from", origins.join(", ")]);
   const expansion = result.expansion(node);

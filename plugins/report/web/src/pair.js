@@ -105,6 +105,7 @@ function tablesOf(results, rows, own) {
   const column = (question) => nodes.map((row) => { const [result, item] = of(row); return result[question](item); });
   const typesOf = (list, question) => list.map((row) => { const [result, item, side] = of(row); return question(result, item) + offsets[side]; });
   const [operators, backends, precisions] = [interned(column("operator")), both("backend"), both("precision")];
+  const scopes = interned(column("scope"));
   const ends = (list) => typesOf(list, (result, item) => result.typeIndexOfEnd(item)).map((type, i) => { const [result, item] = of(list[i]); return [result.label(item), type]; });
   const conversions = kinds[3].map((row) => { const [result, item] = of(row); return result.conversion(item); });
   const how = interned(conversions.map(({ kind, from, to }) => JSON.stringify([kind, from, to])));
@@ -119,7 +120,7 @@ function tablesOf(results, rows, own) {
     nodes: {
       name: column("name"), output: column("output"), type: typesOf(nodes, (result, item) => result.nodes.type[item]),
       operator: operators.numbers, operators: operators.texts, backend: backends.numbers, backends: backends.texts,
-      precision: precisions.numbers, precisions: precisions.texts, region: nodes.map(() => -1), bytes: nodes.map(() => 0),
+      precision: precisions.numbers, precisions: precisions.texts, scope: scopes.numbers, scopes: scopes.texts, region: nodes.map(() => -1), bytes: nodes.map(() => 0),
       constants: {}, constant_texts: [], expansion: {}, folded: {}, reasons: {}, holder,
     },
     ...edgesOf(results, numbered, offsets),

@@ -208,8 +208,10 @@ class _Rewriting:
             node.metadata_props[_SCALES] = json.dumps(noted)
 
     def _stand_for(self, new: ir.Node, node: ir.Node) -> None:
-        """Copy name, origin and placement of a replaced node to the new node."""
+        """Copy name, metadata, origin and placement of a replaced node to the new node."""
         new.name = node.name
+        for key, text in node.metadata_props.items():
+            new.metadata_props.setdefault(key, text)
         new.metadata_props.pop(PART, None)
         set_origin(new, origin_of(node))
         keep_key(new, node)

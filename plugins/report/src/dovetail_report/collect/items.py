@@ -13,6 +13,7 @@ from dovetail_commands.plan_graph.contraction import DrawnEdge, PlanGraph
 from dovetail_commands.plan_graph.result_graph import size_of, type_of
 from dovetail_onnx.signatures import Signatures, input_name
 
+from dovetail_report.collect.scopes import scope_of
 from dovetail_report.collect.texts import Interned, short
 
 if TYPE_CHECKING:
@@ -78,9 +79,10 @@ class ReportItems:
 
     def _nodes(self) -> dict[str, Any]:
         """Return the planned nodes in columns; rare properties by the number of the node."""
-        places, precisions = Interned(), Interned()
+        places, precisions, scopes = Interned(), Interned(), Interned()
         columns: dict[str, list[Any]] = {
-            name: [] for name in ("name", "operator", "backend", "precision", "output", "type", "region", "bytes")
+            name: []
+            for name in ("name", "operator", "backend", "precision", "output", "type", "region", "scope", "bytes")
         }
         rare: dict[str, dict[int, Any]] = {
             name: {} for name in ("origins", "ports", "reasons", "constants", "expansion")
@@ -96,6 +98,7 @@ class ReportItems:
             columns["precision"].append(precisions.index(str(node.precision or "")))
             columns["output"].append(_cut_output(node.output, name))
             columns["type"].append(self._type(value))
+            columns["scope"].append(scopes.index(scope_of(made)))
             columns["region"].append(self._graph.region(number))
             columns["bytes"].append(0 if value is None else size_of(value, open_first=True) or 0)
             if node.origin and node.origin != (node.name,):
@@ -111,7 +114,7 @@ class ReportItems:
                 rare["expansion"][number] = expansion
         return {
             **columns, **rare, "operators": self._operators.texts, "backends": places.texts,
-            "precisions": precisions.texts, "constant_texts": self._constants.texts,
+            "precisions": precisions.texts, "scopes": scopes.texts, "constant_texts": self._constants.texts,
             "holder": self._graph.holder, "folded": self._folded(),
         }  # fmt: skip
 

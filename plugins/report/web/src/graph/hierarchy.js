@@ -2,6 +2,7 @@
 
 import { onlyStores } from "../names.js";
 import { cutsOf, repetition } from "./blocks.js";
+import { piecesOf, sharedScopes } from "./scopes.js";
 
 const WHOLE = 50; // nodes of a group, up to which it is not divided
 const MOST = 40; // blocks and parts of a longer one
@@ -88,6 +89,7 @@ export class Hierarchy {
     }
     this.root.adopt([this.grouped(top)]);
     this.root.count = result.count;
+    nameByScopes(this.root, []);
   }
 
   leaf(item) {
@@ -201,7 +203,8 @@ export class Hierarchy {
       for (let at = start; at < end; at += best.length) turns.push(this.grouped(list.slice(at, at + best.length)));
       block.adopt(turns);
       block.count = turns[0].reduce((sum, child) => sum + child.count, 0);
-      block.title = this.scope(list.slice(start, start + best.length), list.slice(end - best.length, end)) || span(turns[0]);
+      block.scopes = sharedScopes(list.slice(start, start + best.length), list.slice(end - best.length, end), this.result);
+      block.title = span(turns[0]);
       block.signature = `b:${signatures.slice(best.start, best.start + best.length).join()}:${best.count}`;
       return [...collect(from, start), block, ...collect(end, to)];
     };
@@ -227,33 +230,17 @@ export class Hierarchy {
 
   /** A long sequence in parts: by the scopes in its names, or cut where few values cross. */
   parts(list) {
-    const scoped = this.scopes(list);
-    const pieces = scoped ?? this.cutInto(list, Math.min(MOST, Math.ceil(list.length / 12)));
+    const pieces = piecesOf(list, this.result, MOST) ?? this.cutInto(list, Math.min(MOST, Math.ceil(list.length / 12)));
     return pieces.map((piece) => {
       if (piece.length === 1) return piece[0];
       const part = new Element("part", `part=${this.groups++}`);
       part.adopt([this.grouped(piece)]);
       part.count = piece.reduce((sum, child) => sum + child.count * (child.turns?.length ?? 1), 0);
-      part.title = this.scope(piece, piece) || span(piece);
+      part.scopes = sharedScopes(piece, piece, this.result);
+      part.title = span(piece);
       part.signature = `p:${piece.map((child) => child.signature).join("|")}`;
       return part;
     });
-  }
-
-  scopes(list) {
-    for (let depth = 1; depth < 6; depth++) {
-      const pieces = [];
-      let last = null;
-      for (const element of list) {
-        const scope = scopesOf(this.nameIn(element)).slice(0, depth).join("/");
-        if (scope && scope === last) pieces.at(-1).push(element);
-        else pieces.push([element]);
-        last = scope;
-      }
-      if (pieces.length > 2 && pieces.length <= MOST && pieces.length < 0.7 * list.length) return pieces;
-      if (pieces.length > MOST) return null;
-    }
-    return null;
   }
 
   cutInto(list, number) {
@@ -273,34 +260,6 @@ export class Hierarchy {
       from = to;
     }
     return pieces;
-  }
-
-  nameIn(element) {
-    if (element.kind === "node" || element.kind === "body") return this.result.name(element.item);
-    for (const child of element.turns?.[0] ?? []) {
-      const name = this.nameIn(child);
-      if (name) return name;
-    }
-    return "";
-  }
-
-  /** The scope that the names of two lists share, with `*` for what differs, such as the number of a layer. */
-  scope(first, last) {
-    const names = (list) => list.map((element) => this.nameIn(element)).filter(Boolean).map(scopesOf);
-    const shared = (paths) => {
-      const found = [];
-      for (let i = 0; paths.length && i < paths[0].length && paths.every((path) => path[i] === paths[0][i]); i++) found.push(paths[0][i]);
-      return found;
-    };
-    const one = shared(names(first));
-    const other = shared(names(last));
-    const found = [];
-    for (let i = 0; i < Math.min(one.length, other.length); i++) {
-      if (one[i] === other[i]) found.push(one[i]);
-      else if (one[i].replace(/\d+/g, "*") === other[i].replace(/\d+/g, "*")) found.push(one[i].replace(/\d+/g, "*"));
-      else break;
-    }
-    return found.join("/");
   }
 
   /** Open groups, those with few children first, as long as there are no more boxes than `budget`. */
@@ -374,9 +333,11 @@ export class Hierarchy {
   }
 }
 
-function scopesOf(name) {
-  const parts = name.split(name.includes("/") ? "/" : ".").filter(Boolean);
-  return parts.slice(0, -1);
+/** Name the groups in a group by their scopes, without those that are around all of it. */
+function nameByScopes(group, around) {
+  const own = group.scopes ?? around;
+  if (own.length > around.length) group.title = own.slice(own.findIndex((scope, at) => scope !== around[at])).join("/");
+  for (const turn of group.turns) for (const child of turn) if (child.turns) nameByScopes(child, own.length > around.length ? own : around);
 }
 
 /** A title for a sequence without a scope of its own: its first and last operator. */

@@ -298,6 +298,8 @@ def _splice(found: Match, values: Sequence[ir.Value | None], op: Replacement, na
             value.meta.update(result.meta)
             producer = producer_of(value)
             producer.name, name = producer.name or name, None
+            for key, text in node.metadata_props.items():  # such as the module that the node was exported from
+                producer.metadata_props.setdefault(key, text)
     for new in op.nodes:
         new.meta.update(node.meta)
         set_origin(new, origin)
