@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import dovetail
 import onnx
@@ -11,6 +12,7 @@ from dovetail_report.collect.document import document
 from . import nets
 
 DIGITS = "examples/digits/digits.onnx"
+GRAPHS = Path(__file__).parent / "random_graphs"
 BACKENDS = ("cpu-bf16", "gpu-fp16", "cpu-int8", "bpu-int8", "ppl-int8")
 
 
@@ -50,7 +52,18 @@ def numbers(line):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ("digits", *nets.NETS))
 def test_all_faces_count_alike(compiled, name, backend, tmp_path):
-    compiled = compiled(name, backend)
+    check_counts(compiled(name, backend), tmp_path)
+
+
+@pytest.mark.generated
+@pytest.mark.parametrize("backend", ("cpu-bf16", "cpu-int8", "gpu-fp16"))
+@pytest.mark.parametrize("path", sorted(GRAPHS.glob("*.onnx")), ids=lambda path: path.stem)
+def test_all_faces_count_graphs_of_many_operators_alike(path, backend, tmp_path):
+    check_counts(dovetail.compile(path, backend, data=path.with_suffix(".npz"), try_engines=False), tmp_path)
+
+
+def check_counts(compiled, tmp_path):
+    """Compare the counts in every face of a result."""
     plan = compiled.plan
     expected = {one: sum(node.backend == one for node in plan.nodes) for one in {node.backend for node in plan.nodes}}
     found = document(compiled)
