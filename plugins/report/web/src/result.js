@@ -86,7 +86,7 @@ export class Result {
   backend(node) { return this.nodes.backends[this.nodes.backend[node]]; }
   precision(node) { return this.nodes.precisions[this.nodes.precision[node]]; }
   name(node) { return this.nodes.name[node]; }
-  scope(node) { return this.nodes.scopes[this.nodes.scope[node]]; }
+  scope(node) { return this.nodes.scopes[this.nodes.scope[node] ?? 0] ?? ""; } // all the same: no column
 
   output(node) {
     const name = this.nodes.output[node];

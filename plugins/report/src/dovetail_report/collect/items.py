@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _CONSTANTS = 6  # shown of a node
 _EXPANDED = 60  # nodes of an expansion that are drawn
 _FOLDED = "folded into "
+_COLUMNS = ("name", "operator", "backend", "precision", "output", "type", "region", "scope", "bytes")
 
 
 class ReportItems:
@@ -80,10 +81,7 @@ class ReportItems:
     def _nodes(self) -> dict[str, Any]:
         """Return the planned nodes in columns; rare properties by the number of the node."""
         places, precisions, scopes = Interned(), Interned(), Interned()
-        columns: dict[str, list[Any]] = {
-            name: []
-            for name in ("name", "operator", "backend", "precision", "output", "type", "region", "scope", "bytes")
-        }
+        rows: list[tuple[Any, ...]] = []
         rare: dict[str, dict[int, Any]] = {
             name: {} for name in ("origins", "ports", "reasons", "constants", "expansion")
         }
@@ -92,15 +90,12 @@ class ReportItems:
             main = self._graph.main[number]
             made = self._graph.result.nodes[main] if main >= 0 else None
             value = self._result_of(number, made)
-            columns["name"].append(short(name))
-            columns["operator"].append(self._operators.index(node.operator))
-            columns["backend"].append(places.index(node.backend))
-            columns["precision"].append(precisions.index(str(node.precision or "")))
-            columns["output"].append(_cut_output(node.output, name))
-            columns["type"].append(self._type(value))
-            columns["scope"].append(scopes.index(scope_of(made)))
-            columns["region"].append(self._graph.region(number))
-            columns["bytes"].append(0 if value is None else size_of(value, open_first=True) or 0)
+            rows.append((
+                short(name), self._operators.index(node.operator), places.index(node.backend),
+                precisions.index(str(node.precision or "")), _cut_output(node.output, name), self._type(value),
+                self._graph.region(number), scopes.index(scope_of(made)),
+                0 if value is None else size_of(value, open_first=True) or 0,
+            ))  # fmt: skip
             if node.origin and node.origin != (node.name,):
                 rare["origins"][number] = [short(origin) for origin in node.origin[:20]]
             if node.ports:
@@ -112,6 +107,9 @@ class ReportItems:
             expansion = self._expansion(number, made, node.op_type)
             if expansion is not None:
                 rare["expansion"][number] = expansion
+        columns = {name: [row[at] for row in rows] for at, name in enumerate(_COLUMNS)}
+        if len(scopes.texts) < 2:  # one text, which is empty for most models
+            columns["scope"] = []
         return {
             **columns, **rare, "operators": self._operators.texts, "backends": places.texts,
             "precisions": precisions.texts, "scopes": scopes.texts, "constant_texts": self._constants.texts,

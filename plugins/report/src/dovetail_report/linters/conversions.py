@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dovetail.text import pluralize
-from dovetail_commands.plan_graph.contraction import PlanGraph
 
 from dovetail_report.collect.texts import short
 from dovetail_report.linters.finding import Finding, Subject
@@ -35,12 +34,13 @@ def inverse_casts(subject: Subject) -> Iterator[Finding]:
 def islands(subject: Subject) -> Iterator[Finding]:
     """Find few nodes of one precision that conversions of the plan separate from everything around them."""
     graph = subject.planned
+    keys = [(node.backend, str(node.precision)) for node in graph.nodes]
     groups = _Groups(len(graph.nodes))
     makers: dict[int, int] = {}
     readers: dict[int, list[int]] = {}
     for edge in graph.edges:
         if edge.source < len(groups) and edge.target < len(groups):
-            if _key(graph, edge.source) == _key(graph, edge.target):
+            if keys[edge.source] == keys[edge.target]:
                 groups.join(edge.source, edge.target)
         elif edge.source < len(groups) and edge.target >= graph.first_join:
             makers[edge.target] = edge.source
@@ -50,17 +50,17 @@ def islands(subject: Subject) -> Iterator[Finding]:
     leaves: dict[int, set[int]] = {}
     for conversion, maker in makers.items():
         for reader in readers.get(conversion, ()):
-            if _key(graph, maker) != _key(graph, reader):
+            if keys[maker] != keys[reader]:
                 leaves.setdefault(groups.of(maker), set()).add(conversion)
                 enters.setdefault(groups.of(reader), set()).add(conversion)
     members: dict[int, list[int]] = {}
     for node in range(len(groups)):
         members.setdefault(groups.of(node), []).append(node)
-    usual = Counter(_key(graph, node) for node in range(len(groups))).most_common(1)
+    usual = Counter(keys).most_common(1)
     for group, nodes in members.items():
         if len(nodes) > _ISLAND or not enters.get(group) or not leaves.get(group):
             continue
-        if _key(graph, nodes[0]) == usual[0][0]:
+        if keys[nodes[0]] == usual[0][0]:
             continue
         cost = len(enters[group] | leaves[group])
         precision = str(graph.nodes[nodes[0]].precision or "no float")
@@ -73,10 +73,6 @@ def islands(subject: Subject) -> Iterator[Finding]:
         size, price = pluralize(len(nodes), "node"), pluralize(cost, "conversion")
         text = f"{precision} island of {size} costs {price}: {named}{more}"
         yield Finding("island", "warning", text + because, files, command=command)
-
-
-def _key(graph: PlanGraph, node: int) -> tuple[str, str]:
-    return graph.nodes[node].backend, str(graph.nodes[node].precision)
 
 
 class _Groups:
