@@ -89,7 +89,8 @@ export class Hierarchy {
     }
     this.root.adopt([this.grouped(top)]);
     this.root.count = result.count;
-    nameByScopes(this.root, []);
+    const nodes = this.elements.slice(0, result.count);
+    nameByScopes(this.root, sharedScopes(nodes, nodes, result)); // what is around all nodes names none of their groups
   }
 
   leaf(item) {

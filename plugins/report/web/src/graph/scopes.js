@@ -21,7 +21,10 @@ function scopesIn(element, result) {
   return null;
 }
 
-/** A list in more than 2 and at most `most` pieces, each of one scope, as long as these make it shorter; or null. */
+/**
+ * A list in more than 2 and at most `most` pieces, each of one scope, as long as these make it shorter and none of them
+ * is nearly all of it; or null.
+ */
 export function piecesOf(list, result, most) {
   const paths = list.map((element) => scopesIn(element, result));
   for (let depth = 1; depth < 8; depth++) {
@@ -36,7 +39,8 @@ export function piecesOf(list, result, most) {
       last = scope || last;
     });
     pieces.push(...between.map((one) => [one]));
-    if (pieces.length > 2 && pieces.length <= most && pieces.length < 0.7 * list.length) return pieces;
+    const longest = Math.max(...pieces.map((piece) => piece.length));
+    if (pieces.length > 2 && pieces.length <= most && pieces.length < 0.7 * list.length && longest < 0.9 * list.length) return pieces;
     if (pieces.length > most) return null;
   }
   return null;

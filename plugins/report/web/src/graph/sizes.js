@@ -8,6 +8,7 @@ export const PAD = 14; // around what is in a frame
 const LINE = 15;
 const NARROW = 104;
 const WIDE = 216;
+const WIDEST = 264; // of a group, whose title names two operators or a module
 const LONGEST = 300; // of an operator, which may be a sentence in a model of somebody
 
 const context = typeof document === "undefined" ? null : document.createElement("canvas").getContext("2d");
@@ -113,7 +114,7 @@ function groupBox(element, result) {
   if (top.length) lines.push(top.join(", ") + (sorted.length > 3 ? ", \u2026" : ""));
   const differing = result.changed.size ? differ(element.turns.flat(), result.changed) : 0;
   if (differing) lines.push(`${differing} differ${differing === 1 ? "s" : ""}`);
-  const w = Math.min(WIDE, Math.max(130, Math.max(textWidth(head, 13.5, 600) + (many ? textWidth(many, 13, 700) + 26 : 0), ...lines.map((line) => textWidth(line, 11.5))) + 28));
+  const w = Math.min(WIDEST, Math.max(130, Math.max(textWidth(head, 14, 600) + (many ? textWidth(many, 13, 700) + 26 : 0), ...lines.map((line) => textWidth(line, 11.5))) + 28));
   return { head, badge: many, lines, foot: [], w, h: 14 + 16 + LINE * lines.length, group: true };
 }
 
