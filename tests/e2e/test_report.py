@@ -181,7 +181,7 @@ def test_groups_have_the_names_of_the_modules_that_nodes_were_exported_from(dove
         titles = page.run(
             "dovetailReport.view().hierarchy.root.children.flatMap(one => one.children ?? []).map(one => one.title)"
         )
-        assert titles == [f"net/layers.{number}" for number in range(6)]
+        assert titles == [f"layers.{number}" for number in range(6)]
 
 
 @browser
