@@ -24,10 +24,7 @@ def named_bodies(node: ir.Node) -> list[tuple[str, ir.Graph]]:
     """Return the bodies of `node` with their attribute names: `body`, or `branches0`, `branches1` for a list."""
     found: list[tuple[str, ir.Graph]] = []
     # `data` is the dict that `attributes` wraps: this runs for every node of every walk, and the wrapper is slow.
-    attributes = node.attributes.data
-    if not attributes:
-        return found
-    for attribute in attributes.values():
+    for attribute in node.attributes.data.values():
         kind = attribute.type
         if kind == _GRAPH and not attribute.is_ref():
             found.append((attribute.name, attribute.as_graph()))
