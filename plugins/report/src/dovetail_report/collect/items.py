@@ -82,6 +82,7 @@ class ReportItems:
         """Return the planned nodes in columns; rare properties by the number of the node."""
         places, precisions, scopes = Interned(), Interned(), Interned()
         rows: list[tuple[Any, ...]] = []
+        sizes: dict[int, int] = {}  # by number of type
         rare: dict[str, dict[int, Any]] = {
             name: {} for name in ("origins", "ports", "reasons", "constants", "expansion")
         }
@@ -90,11 +91,13 @@ class ReportItems:
             main = self._graph.main[number]
             made = self._graph.result.nodes[main] if main >= 0 else None
             value = self._result_of(number, made)
+            type_ = self._type(value)
+            if type_ not in sizes:
+                sizes[type_] = 0 if value is None else size_of(value, open_first=True) or 0
             rows.append((
                 short(name), self._operators.index(node.operator), places.index(node.backend),
-                precisions.index(str(node.precision or "")), _cut_output(node.output, name), self._type(value),
-                self._graph.region(number), scopes.index(scope_of(made)),
-                0 if value is None else size_of(value, open_first=True) or 0,
+                precisions.index(str(node.precision or "")), _cut_output(node.output, name), type_,
+                self._graph.region(number), scopes.index(scope_of(made)), sizes[type_],
             ))  # fmt: skip
             if node.origin and node.origin != (node.name,):
                 rare["origins"][number] = [short(origin) for origin in node.origin[:20]]
