@@ -105,7 +105,8 @@ SOME = FILE.replace("test-fp16", "test-some").replace(
 @pytest.fixture(scope="session", autouse=True)
 def engine_cache(tmp_path_factory):
     """Engines that tests build are kept for the other tests, and never in the user's folder."""
-    os.environ["DOVETAIL_RESULT_CACHE"] = "off"  # tests of the cache name a folder
+    for cache in ("RESULT", "ARTIFACT"):
+        os.environ[f"DOVETAIL_{cache}_CACHE"] = "off"  # tests of the cache name a folder
     os.environ["DOVETAIL_ENGINE_CACHE"] = str(tmp_path_factory.mktemp("engines"))
 
 

@@ -112,12 +112,12 @@ def test_damage_costs_a_compilation(cache, model, compiled, damage):
     expected = answers(dovetail.InferenceSession(model, backend="host"))
     (entry,) = cache.entries()
     if damage == "cut":
-        file = entry.folder / "result" / "model.onnx"
+        file = entry.folder / "files" / "model.onnx"
         file.write_bytes(file.read_bytes()[:-20])
     elif damage == "about":
         (entry.folder / "about.json").write_text('{"files": [3]}')
     else:
-        shutil.rmtree(entry.folder / "result")
+        shutil.rmtree(entry.folder / "files")
     again = dovetail.InferenceSession(model, backend="host")
     np.testing.assert_array_equal(answers(again), expected)
     dovetail.InferenceSession(model, backend="host")

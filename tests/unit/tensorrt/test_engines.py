@@ -6,7 +6,8 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, FOLDER, SIZE, read_engine
+from dovetail_onnx import ENGINES
+from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, read_engine
 from dovetail_tensorrt.digest import content_digest
 from dovetail_tensorrt.libraries import library
 from dovetail_tensorrt.parser import parse
@@ -20,7 +21,7 @@ def artifact(compiled, region="region_0"):
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv(FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setenv(ENGINES.variable, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -38,7 +39,7 @@ def test_an_engine_lies_beside_its_description(builder, convolution, tmp_path):
 
 
 def test_the_same_request_gives_the_same_engine(builder, convolution, monkeypatch):
-    monkeypatch.setenv(FOLDER, "off")
+    monkeypatch.setenv(ENGINES.variable, "off")
     first, second = (dovetail.compile(convolution("2"), "tensorrt") for _ in range(2))
     assert (artifact(first) / ENGINE).read_bytes() == (artifact(second) / ENGINE).read_bytes()
     assert (artifact(first) / DESCRIPTION).read_text() == (artifact(second) / DESCRIPTION).read_text()
@@ -57,7 +58,7 @@ def test_a_trial_builds_nothing(builder, convolution, own_cache):
 
 def test_what_was_built_is_kept(builder, convolution, own_cache, monkeypatch):
     dovetail.compile(convolution("2"), "tensorrt")
-    (entry,) = own_cache.iterdir()
+    (entry,) = own_cache.glob("*/files")
     monkeypatch.setattr("dovetail_tensorrt.making.parse", None)  # another build would fail
     again = dovetail.compile(convolution("2"), "tensorrt")
     assert (artifact(again) / ENGINE).read_bytes() == (entry / ENGINE).read_bytes()
@@ -90,7 +91,7 @@ DESCRIPTIONS = {
 @pytest.mark.parametrize("damage", ["truncate", "change", "remove", *DESCRIPTIONS])
 def test_a_damaged_or_altered_entry_is_built_again_with_a_note(builder, convolution, own_cache, damage):
     first = dovetail.compile(convolution("2"), "tensorrt")
-    (entry,) = own_cache.iterdir()
+    (entry,) = own_cache.glob("*/files")
     whole = (entry / ENGINE).read_bytes()
     described = (entry / DESCRIPTION).read_text()
     if damage in DESCRIPTIONS:
@@ -109,12 +110,12 @@ def test_a_damaged_or_altered_entry_is_built_again_with_a_note(builder, convolut
 
 def test_a_cache_that_cannot_be_written_costs_nothing(builder, convolution, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("no folder")
-    monkeypatch.setenv(FOLDER, str(tmp_path / "file"))
+    monkeypatch.setenv(ENGINES.variable, str(tmp_path / "file"))
     assert (artifact(dovetail.compile(convolution("2"), "tensorrt")) / ENGINE).is_file()
 
 
 def test_the_oldest_entries_go_when_the_cache_is_full(builder, convolution, own_cache, monkeypatch):
-    monkeypatch.setenv(SIZE, "1")
+    monkeypatch.setenv(f"{ENGINES.variable}_SIZE", "1")
     for seed in range(3):
         dovetail.compile(convolution("2", seed), "tensorrt")
     assert len(list(own_cache.iterdir())) == 1

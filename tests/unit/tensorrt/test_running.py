@@ -8,7 +8,8 @@ import dovetail
 import numpy as np
 import onnx
 import pytest
-from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, FOLDER, read_engine, write_engine
+from dovetail_onnx import ENGINES
+from dovetail_tensorrt.cache import DESCRIPTION, ENGINE, read_engine, write_engine
 from dovetail_tensorrt.runtime.cuda import NoDevice, check_driver
 from dovetail_tensorrt.runtime.engine import TensorRT
 
@@ -24,7 +25,7 @@ def gpu(monkeypatch, tmp_path):
     class Machine:
         library, cuda = fake_library(), FakeCuda()
 
-    monkeypatch.setenv(FOLDER, "off")
+    monkeypatch.setenv(ENGINES.variable, "off")
     for module in ("tensorrt_engine", "runtime.engine"):
         monkeypatch.setattr(f"dovetail_tensorrt.{module}.library", lambda: Machine.library)
         monkeypatch.setattr(f"dovetail_tensorrt.{module}.open_cuda", lambda runtime: Machine.cuda)
@@ -206,7 +207,7 @@ def test_an_engine_for_another_gpu_is_built_again(saved, gpu):
 
 def test_without_an_engine_one_is_built_just_in_time_and_kept(saved, gpu, monkeypatch, tmp_path):
     folder, region = saved()
-    monkeypatch.setenv(FOLDER, str(tmp_path / "cache"))
+    monkeypatch.setenv(ENGINES.variable, str(tmp_path / "cache"))
     gpu.library = fake_library("11.5.0")
     loaded_with(folder)
     (entry,) = (tmp_path / "cache").iterdir()

@@ -1,26 +1,17 @@
-"""Cache of built engines in a folder of the user.
-
-The folder is `$DOVETAIL_ENGINE_CACHE`, else `dovetail/tensorrt` in `$XDG_CACHE_HOME` or `~/.cache`;
-`DOVETAIL_ENGINE_CACHE=off` disables it. The least recently used entries are evicted when the total exceeds
-`$DOVETAIL_ENGINE_CACHE_SIZE` bytes, 4 GiB by default. The folder may be removed at any time.
-"""
+"""Built engines: their files, and the user's cache of them."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail_onnx import file_sha256, parse_json, replacing_file, write_text
+from dovetail_onnx import ENGINES, file_sha256, parse_json, replacing_file, write_text
 
 ENGINE, DESCRIPTION = "engine.plan", "engine.json"
 _VERSION = 2
@@ -113,23 +104,6 @@ def _typed(document: dict[str, Any]) -> dict[str, Any]:
     return document
 
 
-FOLDER, SIZE = "DOVETAIL_ENGINE_CACHE", "DOVETAIL_ENGINE_CACHE_SIZE"
-_OFF = "off"
-_LARGEST = 4 << 30  # bytes
-_KEY = re.compile(r"[0-9a-f]{64}")
-
-
-def cache_folder() -> Path | None:
-    """Return the cache folder; None if caching is disabled."""
-    given = os.environ.get(FOLDER, "")
-    if given == _OFF:
-        return None
-    if given:
-        return Path(given)
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "dovetail" / "tensorrt"
-
-
 def cache_key(*parts: object) -> str:
     """Return the cache key of an entry: a hash of everything that the engine depends on."""
     return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -161,26 +135,29 @@ def engine_from_cache(
         EngineError: It cannot be built.
         DovetailError: `folder` cannot be written to.
     """
-    cache = cache_folder()
+    cache = ENGINES.open()
     if cache is None:
         return build(folder), False
-    entry = cache / key
-    if entry.exists():
+    found = cache.find(key)
+    if found is not None:
+        entry = found[0]
         try:
             engine = read_engine(entry)
             if not is_wanted(engine):
                 raise EngineError(f"{entry / DESCRIPTION} is of another engine")
             _copy(entry, folder)
-            with contextlib.suppress(OSError):
-                os.utime(entry / DESCRIPTION)
             return engine, True
         except (EngineError, OSError) as error:
             why = error.message if isinstance(error, EngineError) else f"{entry}: {error}"
             note(f"an engine that was kept is built again: {why}")
+            cache.drop(key)
     engine = build(folder)
-    with contextlib.suppress(DovetailError, OSError):
-        _copy(folder, entry)
-        _shrink(cache, entry)
+
+    def write(into: Path) -> dict[str, str]:
+        _copy(folder, into)
+        return {}
+
+    cache.store(key, f"an engine of {engine.sdk} {engine.version} for {engine.target}", write)
     return engine, False
 
 
@@ -189,21 +166,3 @@ def _copy(source: Path, folder: Path) -> None:
     for name in (ENGINE, DESCRIPTION):
         with (source / name).open("rb") as given, replacing_file(folder / name) as file:
             shutil.copyfileobj(given, file, 1 << 22)
-
-
-def _shrink(cache: Path, newest: Path) -> None:
-    """Evict the least recently used entries, but never the newest one."""
-    given = os.environ.get(SIZE, "")
-    left = int(given) if given.isdigit() else _LARGEST
-    entries = [path for path in cache.iterdir() if _KEY.fullmatch(path.name) and path != newest]
-    for entry in (newest, *sorted(entries, key=_last_used, reverse=True)):
-        left -= sum(file.stat().st_size for file in entry.iterdir())
-        if left < 0 and entry != newest:
-            shutil.rmtree(entry, ignore_errors=True)
-
-
-def _last_used(entry: Path) -> float:
-    try:
-        return (entry / DESCRIPTION).stat().st_mtime
-    except OSError:
-        return 0.0

@@ -115,7 +115,7 @@ class Emitter(ABC):
     matches_plan: ClassVar[bool] = False
 
     def version(self) -> str:
-        """Return the version of its tool, for the record; with one, artifacts of the same region are reused."""
+        """Return the version of its tool; with one, artifacts of the same region are used again, also by later programs."""
         return ""
 
     @abstractmethod

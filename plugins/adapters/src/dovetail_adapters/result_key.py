@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-from dovetail_onnx import file_sha256
+from dovetail_onnx import CACHES, file_sha256
+from dovetail_onnx.files.source_state import source_state
 from dovetail_runtime.machine import fingerprint
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _MOST_FILES = 10_000  # of a folder of data
 _FRESH = 2.0  # seconds
 _VARIABLES = "DOVETAIL_"  # environment variables that may change a result
-_OWN = "DOVETAIL_RESULT_CACHE"
+_OWN = tuple(one.variable for one in CACHES)
 _SUFFIX = ".onnx"
 
 
@@ -140,26 +140,11 @@ def _versions(plugins: PluginSet) -> list[Any]:
     if any(not one.version and one.status == "ok" for one in plugins.plugins):
         raise NotCacheable("plugins without a distribution")
     distributions = tuple(sorted({one.distribution for one in plugins.plugins}))
-    modules = tuple(sorted({one.target.partition(":")[0] for one in plugins.plugins}))
     records = sorted([one.name, one.distribution, one.version, one.status] for one in plugins.plugins)
-    return [records, _fingerprint(distributions), _code(modules)]
+    packages = {"dovetail", *(one.target.partition(":")[0].partition(".")[0] for one in plugins.plugins)}
+    return [records, _fingerprint(distributions), source_state(tuple(sorted(packages)))]
 
 
 @cache
 def _fingerprint(distributions: tuple[str, ...]) -> dict[str, str]:
     return fingerprint(distributions)
-
-
-@cache
-def _code(modules: tuple[str, ...]) -> str:
-    """Return a digest of names, sizes and times of the source files of packages."""
-    digest = hashlib.sha256()
-    for module in ("dovetail", *modules):
-        spec = find_spec(module.partition(".")[0])
-        for place in spec.submodule_search_locations or () if spec is not None else ():
-            for root, folders, names in os.walk(place):
-                folders[:] = sorted(set(folders) - {"__pycache__"})
-                for name in sorted(names):
-                    status = os.stat(os.path.join(root, name))
-                    digest.update(f"{root}/{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()

@@ -19,4 +19,5 @@ def register(registry):
     registry.command("explain", "dovetail_commands.explain.command:EXPLAIN")
     registry.command("doctor", "dovetail_commands.doctor:DOCTOR")
     registry.option("engine-env", "dovetail_commands.engine_environments:ENGINE_ENV")
+    registry.command("cache", "dovetail_commands.cache_command:CACHE")
     registry.command("demo", "dovetail_commands.demo:DEMO")

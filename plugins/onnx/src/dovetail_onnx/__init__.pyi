@@ -1,6 +1,13 @@
 # What backends and other plugins may use of `dovetail_onnx`, each name with its module.
 
 from dovetail.plugin import Registry
+from dovetail_onnx.files.folder_cache import (
+    ARTIFACTS as ARTIFACTS,
+    CACHES as CACHES,
+    ENGINES as ENGINES,
+    FolderCache as FolderCache,
+    UserCache as UserCache,
+)
 from dovetail_onnx.files.parsing import Malformed as Malformed, parse_json as parse_json, yaml_events as yaml_events
 from dovetail_onnx.files.reading import file_sha256 as file_sha256, read_input as read_input
 from dovetail_onnx.files.writing import replacing_file as replacing_file, write_text as write_text

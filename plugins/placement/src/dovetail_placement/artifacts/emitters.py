@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, EngineError, StandIn
 from dovetail.plugin.loading import ArtifactFolder, class_of, described, foreign_output
+from dovetail.text import pluralize
 
-from dovetail_placement.artifacts.reuse import MadeArtifacts, artifact_key
+from dovetail_placement.artifacts.reuse import Made, MadeArtifacts, artifact_keys, moved
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -106,17 +107,26 @@ def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[A
     except BaseException as error:
         raise NotEmitted(f"{title} failed: {described(error)}") from error
     version = _version(emitter, title)
-    key, known = artifact_key(name, version, region), ctx.measured.of(MadeArtifacts)
-    found = known.get(key)
+    keys, known = artifact_keys(name, emitter, version, region, ctx), ctx.measured.of(MadeArtifacts)
+    found = known.get(keys)
     if found is not None:
-        ctx.count("artifacts reused")
-        return found
+        _remark_reuse(found, region, title, ctx)
+        return moved(found, region), found.folder
     folder = ArtifactFolder()
     made = _asked(emitter, region, folder.root, title)
+    _checked(made, folder.root, title)
     if version:
         made = replace(made, facts={"tool": version, **made.facts})
-    known.put(key, made, folder)
+    about = f"{pluralize(len(region.nodes), 'node')} from '{next(iter(region.nodes), '')}' on, by {version}"
+    known.put(keys, made, folder, region.name, about)
     return made, folder
+
+
+def _remark_reuse(found: Made, region: EmittedRegion, title: str, ctx: Context) -> None:
+    ctx.count("artifacts reused")
+    if found.earlier:
+        why = f"{title}: the artifact of its region is taken from the cache, where an earlier compilation left it"
+        ctx.remark("passed", next(iter(region.nodes), ""), "artifact-cache", why)
 
 
 def _version(emitter: Emitter, title: str) -> str:

@@ -1,59 +1,247 @@
-"""Artifacts that are used again: a region that an emitter has compiled in an earlier round or trial."""
+"""Artifacts that are used again: of a region that was compiled in an earlier round, trial or program.
+
+An artifact is found by all that it was made of: nodes, weights, borders, parameters, options, and the versions of tool
+and emitter. The number of the region is left out, since it changes with the regions before it, unless the artifact
+holds it.
+"""
 
 from __future__ import annotations
 
+import base64
 import hashlib
-from typing import TYPE_CHECKING
+import json
+import re
+import shutil
+from dataclasses import replace
+from functools import cache
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.plugin import Artifact, Call, Emitter, StandIn
 from dovetail.plugin.loading import ArtifactFolder
-from dovetail_onnx.saving import tensor_chunks
-from dovetail_onnx.skeleton import skeleton_of
+from dovetail_onnx import ARTIFACTS, file_sha256, skeleton_of, tensor_chunks
+from dovetail_onnx.files.source_state import source_state
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
     from dovetail.ir import Model
-    from dovetail.plugin import Artifact, EmittedRegion
+    from dovetail.passes import Context
+    from dovetail.plugin import EmittedRegion
+
+_BYTES = "$bytes"
+_CHUNK = 1 << 22
+
+
+class Made(NamedTuple):
+    """An artifact that was made before.
+
+    Attributes:
+        artifact: The artifact.
+        folder: The folder with its files.
+        region: The name of the region that it was made of.
+        earlier: Whether an earlier program made it.
+    """
+
+    artifact: Artifact
+    folder: ArtifactFolder
+    region: str
+    earlier: bool = False
+
+
+class Keys(NamedTuple):
+    """The digests of what an artifact is made of, without and with the name of the region."""
+
+    anywhere: str
+    named: str
 
 
 class MadeArtifacts:
-    """The artifacts of one compilation by what they were made of, with their files."""
+    """The artifacts of one compilation by what they were made of, with their files; behind them the user's cache."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Artifact, ArtifactFolder]] = {}
+        self._known: dict[str, Made] = {}
+        self._cache = ARTIFACTS.open()
 
-    def get(self, key: str) -> tuple[Artifact, ArtifactFolder] | None:
-        """Return the artifact of a key and the folder with its files; None if there is none."""
-        return self._known.get(key) if key else None
+    def get(self, keys: Keys | None) -> Made | None:
+        """Return the artifact of a region; None if it was not made yet, or its files in the cache are damaged."""
+        for key in keys or ():
+            found = self._known.get(key) or self._from_cache(key)
+            if found is not None:
+                self._known[key] = found
+                return found
+        return None
 
-    def put(self, key: str, made: Artifact, folder: ArtifactFolder) -> None:
-        """Store an artifact, unless its key is empty."""
-        if key:
-            self._known[key] = made, folder
+    def put(self, keys: Keys | None, made: Artifact, folder: ArtifactFolder, region: str, about: str) -> None:
+        """Store an artifact of a region under the digest that it depends on.
+
+        Args:
+            keys: The digests; None if it is not used again.
+            made: The artifact.
+            folder: The folder with its files.
+            region: The name of the region.
+            about: What it is, for people.
+        """
+        if keys is None:
+            return
+        key = keys.named if _holds_name(made, folder.root, region) else keys.anywhere
+        self._known[key] = Made(made, folder, region)
+        try:
+            told = _told(made)
+        except TypeError:  # attributes that are no plain data
+            return
+
+        def write(into: Path) -> Mapping[str, Any]:
+            for file in made.files:
+                (into / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(folder.root / file, into / file)
+            digests = {file: file_sha256(into / file) for file in made.files}
+            return {"artifact": told, "files": digests, "region": region}
+
+        if self._cache is not None:
+            self._cache.store(key, about, write)
+
+    def _from_cache(self, key: str) -> Made | None:
+        found = self._cache.find(key) if self._cache is not None else None
+        if self._cache is None or found is None:
+            return None
+        files, facts = found
+        folder = ArtifactFolder()
+        try:
+            made = _heard(facts["artifact"])
+            for file in made.files:
+                if (folder.root / file).resolve().is_relative_to(folder.root.resolve()):
+                    (folder.root / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(files / file, folder.root / file)
+                if file_sha256(folder.root / file) != facts["files"][file]:
+                    raise ValueError("a file has changed")
+            return Made(made, folder, str(facts["region"]), True)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            self._cache.drop(key)
+            return None
 
 
-def artifact_key(emitter: str, version: str, region: EmittedRegion) -> str:
-    """Return a digest of all that an artifact is made of; empty if the emitter does not tell the version of its tool.
+def moved(made: Made, region: EmittedRegion) -> Artifact:
+    """Return an artifact as that of another region: paths in its attributes lead to the folder of this one."""
+    artifact = made.artifact
+    if made.region == region.name or artifact.node is None:
+        return artifact
+    old, new = (_path(region.backend.name, name) for name in (made.region, region.name))
+    attributes = {
+        name: value.replace(old, new) if isinstance(value, str) else value
+        for name, value in artifact.node.attributes.items()
+    }
+    return replace(artifact, node=replace(artifact.node, attributes=attributes))
+
+
+def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegion, ctx: Context) -> Keys | None:
+    """Return digests of all that an artifact is made of; None if the emitter does not tell the version of its tool.
 
     Args:
-        emitter: The emitter's name.
+        name: The emitter's name.
+        emitter: The emitter.
         version: The version of its tool.
         region: The region.
+        ctx: The context; of its options, those of the emitter's own distribution count.
     """
     if not version:
-        return ""
-    options = region.context.request.options if region.context is not None else {}
-    about = (emitter, version, region.name, region.backend.name, sorted(region.backend.chosen.items()), region.nodes)
-    values = (region.quantized_values, region.inputs, region.outputs, options)
-    found = hashlib.sha256(repr((about, values)).encode())
+        return None
+    owner = ctx.registry.emitter.entry(name).owner
+    options = [
+        (option, recorded) for option, recorded in sorted(ctx.request.options.items())
+        if option in ctx.registry.option and ctx.registry.option.entry(option).owner == owner
+    ]  # fmt: skip
+    code = {each.__module__.partition(".")[0] for each in type(emitter).__mro__ if issubclass(each, Emitter)}
+    state = source_state(tuple(sorted(code)))
+    about = (name, version, owner, _version(owner), state, ctx.files_wanted, emitter.whole)
+    given = (region.backend.name, sorted(region.backend.chosen.items()), region.nodes, options)
+    values = (region.quantized_values, region.inputs, region.outputs)
+    found = hashlib.sha256(repr((about, given, values)).encode())
     for model in (region.model, region.source):
         _add(model, found)
-    return found.hexdigest()
+    anywhere = found.hexdigest()
+    found.update(region.name.encode())
+    return Keys(anywhere, found.hexdigest())
+
+
+@cache
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except (metadata.PackageNotFoundError, ValueError):
+        return ""
 
 
 def _add(model: Model, found: hashlib._Hash) -> None:
-    """Add a model to a digest; weights are read one at a time."""
+    """Add a model to a digest, without its name, which has the region's number; weights are read one at a time."""
     skeleton = skeleton_of(model)
+    name, skeleton.proto.graph.name = skeleton.proto.graph.name, ""
     found.update(skeleton.proto.SerializeToString(deterministic=True))
+    skeleton.proto.graph.name = name
     for name, tensor in sorted(skeleton.weights.items()):
         found.update(name.encode())
         for chunk in tensor_chunks(tensor):
             found.update(chunk)
+
+
+def _path(backend: str, region: str) -> str:
+    return f"artifacts/{backend}/{region}/"
+
+
+def _holds_name(made: Artifact, folder: Path, region: str) -> bool:
+    """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it.
+
+    Paths in attributes do not count: `moved` changes them.
+    """
+    number = region.rpartition("_")[2]
+    name = re.compile(rf"region_?{re.escape(number)}(?![0-9])".encode())
+    attributes = made.node.attributes if made.node is not None else {}
+    texts = [re.sub(r"artifacts/[^/]*/[^/]*/", "", str(value)) for value in attributes.values()]
+    if any(name.search(text.encode()) for text in (*texts, *made.notes, str(dict(made.facts)))):
+        return True
+    return any(_found(name, folder / file) for file in made.files)
+
+
+def _found(name: re.Pattern[bytes], path: Path) -> bool:
+    """Search a file, which may be large, with what reaches over the end of a chunk."""
+    kept = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            if name.search(kept + chunk):
+                return True
+            kept = chunk[-32:]
+    return False
+
+
+def _told(made: Artifact) -> dict[str, Any]:
+    """Return an artifact as plain data.
+
+    Raises:
+        TypeError: An attribute is none.
+    """
+    node = None
+    if made.node is not None:
+        fields = {**vars(made.node), "attributes": dict(made.node.attributes)}
+        node = json.loads(json.dumps([type(made.node).__name__, fields], default=_packed))
+    return {"files": list(made.files), "node": node, "notes": list(made.notes), "facts": dict(made.facts)}
+
+
+def _packed(value: object) -> dict[str, str]:
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    raise TypeError(type(value).__name__)
+
+
+def _heard(told: Mapping[str, Any]) -> Artifact:
+    """Return the artifact that `_told` returned as plain data."""
+    node: StandIn | Call | None = None
+    if told["node"] is not None:
+        kind, fields = told["node"]
+        attributes = {
+            name: base64.b64decode(value[_BYTES]) if isinstance(value, dict) else value
+            for name, value in fields.pop("attributes").items()
+        }
+        fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+        node = {"StandIn": StandIn, "Call": Call}[kind](attributes=attributes, **fields)
+    return Artifact(tuple(told["files"]), node, tuple(told["notes"]), told["facts"])
