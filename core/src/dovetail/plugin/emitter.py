@@ -109,13 +109,16 @@ class Emitter(ABC):
             and a file that assigns its nodes. Such an emitter returns no node, because a node replaces a single region.
         matches_plan: Its programs compute what the nodes of their regions compute. A search for nodes to raise then
             runs the nodes, and compiles programs only of the results that it proposes and judges.
+        reads_samples: It reads samples of its regions' inputs, as `dovetail_quantize.region_samples` gives them, so the
+            data is a part of what its artifacts are made of.
     """
 
     whole: ClassVar[bool] = False
     matches_plan: ClassVar[bool] = False
+    reads_samples: ClassVar[bool] = False
 
     def version(self) -> str:
-        """Return the version of its tool; with one, artifacts of the same region are used again, also by later programs."""
+        """Return the version of its tool; with one, artifacts of the same region are used again, by any program."""
         return ""
 
     @abstractmethod
