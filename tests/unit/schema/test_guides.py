@@ -32,11 +32,19 @@ def test_the_example(page, tmp_path):
     text = page.read_text(encoding="utf-8")
     installed(text, tmp_path)
     shutil.copytree(ROOT / "examples/digits", tmp_path / "examples/digits")
-    (script,) = re.findall(r"<!-- test -->" + FENCE, text, re.DOTALL)
-    (expected,) = re.findall(r"<!-- output -->" + FENCE, text, re.DOTALL)
+    scripts = re.findall(r"<!-- test -->" + FENCE, text, re.DOTALL)
+    expected = re.findall(r"<!-- output -->" + FENCE, text, re.DOTALL)
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == expected
+    for script, printed in zip(scripts, expected, strict=True):
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == printed
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs/guides").glob("*.md")), ids=lambda page: page.stem)
+def test_every_block_of_code_is_run(page):
+    """A block is a file that is installed, or a script that is run; none is left to be believed."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    blocks = [number for number, line in enumerate(lines) if line == "```python"]
+    assert blocks and [lines[number] for number in blocks if not lines[number - 1].startswith("<!-- ")] == []

@@ -12,12 +12,12 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.plugin import Artifact, Call, Emitter, StandIn
+from dovetail.plugin import Artifact, Call, Emitter, StandIn, input_data
 from dovetail.plugin.loading import ArtifactFolder
 from dovetail_onnx import ARTIFACTS, file_sha256, skeleton_of, tensor_chunks
 from dovetail_onnx.files.source_state import source_state
@@ -156,13 +156,36 @@ def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegi
     state = source_state(tuple(sorted(code)))
     about = (name, version, owner, _version(owner), state, ctx.files_wanted, emitter.whole)
     given = (region.backend.name, sorted(region.backend.chosen.items()), region.nodes, options)
-    values = (region.quantized_values, region.inputs, region.outputs)
+    values: tuple[object, ...] = (region.quantized_values, region.inputs, region.outputs)
+    if emitter.reads_samples:
+        samples = ctx.analysis(_Samples, ctx.outcome.decided)
+        if not samples.digest:
+            return None
+        values = (*values, samples.digest)
     found = hashlib.sha256(repr((about, given, values)).encode())
     for model in (region.model, region.source):
         _add(model, found)
     anywhere = found.hexdigest()
     found.update(region.name.encode())
     return Keys(anywhere, found.hexdigest())
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Analysis: a digest of what samples follow from, the data of the request and the model; empty if it has none."""
+
+    digest: str
+
+    @classmethod
+    def compute(cls, model: Model, ctx: Context) -> _Samples:
+        """Hash data and model."""
+        data = ctx.request.data
+        digest = input_data(data).digest() if data is not None else ""
+        if not digest:
+            return cls("")
+        found = hashlib.sha256(digest.encode())
+        _add(model, found)
+        return cls(found.hexdigest())
 
 
 @cache
