@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,3 +133,6 @@ class Emitter(ABC):
 
 TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
 """Whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""
+
+# Called with each line of progress of a tool while an emitter or an engine uses it.
+TOOL_PROGRESS: ContextVar[Callable[[str], None] | None] = ContextVar("dovetail-tool-progress", default=None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, cast
 
 from dovetail.api_extensions import api_extension
 
@@ -25,15 +25,15 @@ class Tool(ABC):
                 virtual environment), `variables` of its environment, `timeout` of a call in seconds, and `begin`, a
                 call that every new process makes first.
         """
-        tool: Tool = api_extension("Tool")(worker, **settings)
-        return tool
+        return cast("Tool", api_extension("Tool")(worker, **settings))
 
     @abstractmethod
     def ask(self, function: str, /, **given: Any) -> Any:
         """Call a function of the worker with keyword arguments, and return what it returns.
 
         Arguments and results are numbers, texts, bytes, arrays, None, and lists and mappings of these. A generator
-        yields lines of progress, and returns its result.
+        yields lines of progress, and returns its result. While a region is emitted or loaded, the lines are shown as
+        the progress of the compilation.
 
         Raises:
             EngineError: The function raises, the process ends, or its time is over.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement
-from dovetail.text import pluralize
+from dovetail.plugin.loading import TOOL_PROGRESS, own_output
+from dovetail.text import abbreviated, pluralize
 
 from dovetail_runtime.engine_refusals import located_refusals, refuse_nodes
 from dovetail_runtime.engines import Engines, engines_in
@@ -73,7 +75,8 @@ class Load(Pass):
         # Engines name one node at a time; in the last round the rest of the region is refused as a whole.
         whole = ctx.refusals.tries == _TRIES - 1
         try:
-            executor = RegionExecutor(model, engines, artifacts=ctx.outcome.artifacts)
+            with _progress_of_tools(ctx):
+                executor = RegionExecutor(model, engines, artifacts=ctx.outcome.artifacts)
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
@@ -89,6 +92,22 @@ class Load(Pass):
                     text = f"{runner.engine} reports of region {runner.index}: {facts_text(facts)}"
                     ctx.remark("analysis", runner.region.nodes[0], "engine-facts", text, facts=facts)
         return False
+
+
+@contextmanager
+def _progress_of_tools(ctx: Context) -> Iterator[None]:
+    """Show the lines of progress of a tool that an engine loads with as the progress of the compilation."""
+
+    def show(line: str) -> None:
+        if ctx.progress is not None:
+            with own_output():
+                ctx.progress(f"load: {abbreviated(line)}", 0, 0)
+
+    token = TOOL_PROGRESS.set(show)
+    try:
+        yield
+    finally:
+        TOOL_PROGRESS.reset(token)
 
 
 def facts_text(facts: Mapping[str, object]) -> str:

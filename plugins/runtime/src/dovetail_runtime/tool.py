@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import dovetail.plugin
 from dovetail.plugin import EngineError, PythonProcess, anonymous_file
+from dovetail.plugin.loading import TOOL_PROGRESS
 from dovetail.text import printable
 
 from dovetail_runtime import tool_worker
@@ -118,8 +119,8 @@ class ToolProcess(dovetail.plugin.Tool):
                     answer = tool_worker.receive(process.stdout)
                 if "progress" not in answer:
                     break
-                if self._progress is not None:
-                    self._progress(printable(answer["progress"]))
+                for told in filter(None, (self._progress, TOOL_PROGRESS.get())):
+                    told(printable(answer["progress"]))
         except (EOFError, OSError) as error:
             why = f"gave no answer within {self._timeout:g} s, and was ended" if late.is_set() else self._ended()
             self._end()

@@ -120,7 +120,9 @@ class EmitArtifacts(Pass):
         quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
         borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
         made: list[tuple[Region, Artifact]] = []
-        for region in regions:
+        for number, region in enumerate(regions):
+            if ctx.progress:
+                ctx.progress(f"emit region_{region.index} of {region.backend}", number, len(regions))
             backend = backends[region.backend]
             emitters = [name for name in backend.artifacts if _emits_regions(emitter_class(name, ctx))]
             if not emitters:

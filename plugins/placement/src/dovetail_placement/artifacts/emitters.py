@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, EngineError, StandIn
-from dovetail.plugin.loading import ArtifactFolder, class_of, described, foreign_output
-from dovetail.text import pluralize
+from dovetail.plugin.loading import TOOL_PROGRESS, ArtifactFolder, class_of, described, foreign_output, own_output
+from dovetail.text import abbreviated, pluralize
 
 from dovetail_placement.artifacts.reuse import Made, MadeArtifacts, artifact_keys, moved
 
@@ -141,7 +141,7 @@ _ONE_NODE = "one emitter of a backend may compile the region; the others only wr
 
 def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
     try:
-        with foreign_output(title):
+        with foreign_output(title), _progress_of_tools(region):
             made = emitter.emit(region, folder)
     except DovetailError as error:
         nodes = error.nodes if isinstance(error, EngineError) else (error.node,)
@@ -156,6 +156,23 @@ def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str) ->
             f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`, whose facts are plain data"
         )
     return made
+
+
+@contextmanager
+def _progress_of_tools(region: EmittedRegion) -> Iterator[None]:
+    """Show the lines of progress of a tool as the progress of the compilation."""
+    progress = region.context.progress if region.context is not None else None
+
+    def show(line: str) -> None:
+        if progress is not None:
+            with own_output():
+                progress(f"emit {region.name} of {region.backend.name}: {abbreviated(line)}", 0, 0)
+
+    token = TOOL_PROGRESS.set(show)
+    try:
+        yield
+    finally:
+        TOOL_PROGRESS.reset(token)
 
 
 def _is_data(facts: object) -> bool:
