@@ -211,8 +211,9 @@ class _Conversions:
             self._made = None  # the operator's float result represents the accumulator
         producer = value.producer()
         self._home = placement_of(producer).backend if producer is not None else HOST
-        self._integers: dict[int, ir.Value] = {}
+        self._integers: dict[tuple[int, str], ir.Value] = {}
         self._floats: dict[tuple[int, str], ir.Value] = {}
+        self._remarked: set[int] = set()
         self._adopted = self._adopt()
 
     def insert(self) -> None:
@@ -241,7 +242,7 @@ class _Conversions:
         if len(self._value.uses()) > 1:  # other readers may come before it in the graph
             self._inserter.model.graph.remove(node)
             insert_after_value(self._inserter.model.graph, self._value, node)
-        self._integers[id(self._made[0])] = qdq.integers
+        self._integers[id(self._made[0]), self._home] = qdq.integers
         return node
 
     def _is_adopted(self, qdq: QdqNode | None, form: tuple[QuantizedForm, QuantizedValue]) -> bool:
@@ -265,19 +266,20 @@ class _Conversions:
         return self._floats[key]
 
     def _hold(self, form: tuple[QuantizedForm, QuantizedValue], reader: str) -> ir.Value:
-        """Return the integers of a quantized value, created for their first reader."""
-        key = id(form[0])
+        """Return the integers of a quantized value for a reader, created for the first one that takes them there."""
+        leaves = self._inserter.crosses_as_float(self._home, "out")
+        enters = self._inserter.crosses_as_float(reader, "into")
+        direct = form is self._made and (reader == self._home or not (leaves or enters))
+        # Where floats cross one border, and integers the other one, the host converts between the two.
+        place = self._home if direct else reader if enters else HOST if leaves else self._home
+        key = (id(form[0]), place)
         if key not in self._integers:
             format_ = form[0].format
             step = Step("quantize", Format.of(format_.expressed), format_, form[1].parameters)
-            if form is self._made:
-                leaves = self._inserter.crosses_as_float(self._home, "out")
-                self._integers[key] = self._after(self._value, step, self._home, leaves, form[1])
-            else:
-                enters = self._inserter.crosses_as_float(reader, "into")
-                backend = reader if enters else self._home
-                source = self._value if self._made is None else self._read(self._made, backend)
-                self._integers[key] = self._after(source, step, backend, enters, form[1])
+            source = self._value
+            if self._made is not None and not direct:
+                source = self._read(self._made, self._home if leaves or place == self._home else HOST)
+            self._integers[key] = self._after(source, step, place, leaves if direct else enters, form[1])
             self._remark(form, step)
         return self._integers[key]
 
@@ -295,6 +297,9 @@ class _Conversions:
 
     def _remark(self, form: tuple[QuantizedForm, QuantizedValue], step: Step) -> None:
         one, quantized = form
+        if id(one) in self._remarked:
+            return
+        self._remarked.add(id(one))
         readers = [use.node for use in one.uses if not use.is_output]
         first = self._value.producer() or readers[0]
         kind = "requantized" if self._made is not None and form is not self._made else "quantized"

@@ -202,7 +202,7 @@ class _Homes:
         producer = node.inputs[0].producer() if node.inputs[0] is not None else None
         beside = producer is not None and self._backend_of.get(producer) == self._backend_of[node]
         if node.op_type in self._dequantizers:
-            return producer is None or not (out and beside)
+            return producer is None or not (out and beside) or producer in self.floating
         return into and not beside
 
     def _maker(self, node: ir.Node) -> ir.Node | None:
