@@ -2,6 +2,10 @@
 
 import dovetail
 import numpy as np
+import pytest
+from dovetail.compiler import Driver
+from dovetail.passes import Context, Request
+from dovetail.planning import IN_FLOATS
 from onnx import TensorProto, helper, numpy_helper
 
 
@@ -21,8 +25,8 @@ def net(*operators):
 DATA = {"x": np.ones((1, 4, 4, 4), np.float32)}
 
 
-def notes(model, backend):
-    compiled = dovetail.compile(model, backend, data=DATA)
+def notes(model, backend, **request):
+    compiled = dovetail.compile(model, backend, data=DATA, **request)
     return compiled, [note for note in compiled.notes() if "got no node" in note]
 
 
@@ -51,3 +55,20 @@ def test_a_backend_behind_one_that_takes_all_is_said_to_stand_behind_it():
     (note,) = [note for note in compiled.notes() if "got no node" in note]
     assert note.startswith("cpu-bf16 got no node") and "would claim" not in note
     assert "3 nodes that its file takes went to gpu-fp16, named before it" in note
+
+
+def test_what_the_user_moved_is_not_laid_at_the_door_of_the_strategy():
+    pins = ["type:Conv=host", "type:Relu=host"]
+    _, (note,) = notes(net("Conv", "Relu", "Conv"), "ppl-int8", pins=pins)
+    assert note.endswith("as a whole: 3 nodes are pinned elsewhere")
+    _, (note,) = notes(net("Conv", "Relu", "Conv"), "ppl-int8", pins=["type:Conv=host"])
+    assert "2 nodes are pinned elsewhere; its file takes 1 node, and strategy 'conv-to-conv' keeps none of them" in note
+
+
+@pytest.mark.parametrize("asked", [IN_FLOATS, "high"])
+def test_what_a_goal_moved_is_not_laid_at_the_door_of_the_strategy(asked):
+    model = dovetail.open(net("Conv", "Relu", "Conv"))
+    ctx = Context(Request.of("ppl-int8", data=DATA), plugins=dovetail.load_plugins())
+    Driver(model, ctx).compile({node.name: (asked, "--min-snr 60") for node in model.graph})
+    (said,) = [remark.why for remark in ctx.remarks if remark.rule in ("no-nodes", "nothing-left")]
+    assert "as --min-snr 60" in said and "keeps none" not in said and "would claim" not in said

@@ -7,25 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, is_onnx
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Placement, from_source, key_of, operator_name, set_placement
-from dovetail.plugin import EngineError, Remedy, remedy
-from dovetail.plugin.loading import NOTHING_LEFT
-from dovetail.text import near_misses, pluralize
+from dovetail.planning import Placement, from_source, key_of, operator_name, set_placement
+from dovetail.plugin import EngineError
+from dovetail.text import near_misses
 from dovetail_transforms.decompositions import WriteOutNode
 
-from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.claiming import Claiming
 from dovetail_placement.edits import apply_edits
+from dovetail_placement.empty_backends import remark_empty_backends
 from dovetail_placement.fix_ups import fix_up_claims, remark_declined, remedies_of
 from dovetail_placement.legality import Judges
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
 from dovetail_placement.preparing import fuse_offered, refuse_unclaimed
 from dovetail_placement.region_ends import settle_region_ends
-from dovetail_placement.view import made_strategy
 from dovetail_placement.writing_out import refuse_unclaimed_parts, write_out_unclaimed
 
 if TYPE_CHECKING:
@@ -33,87 +30,8 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Claim, Edit, ObserverChoice, PortRule, Remark
-    from dovetail.plugin import Backend
 
 _OPERATORS = 6  # named of those that no engine runs
-
-
-def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
-    """Remark why each backend without a node has none, and which strategy would claim some, by trying all others.
-
-    Runs before the host claims the remaining nodes, which would leave strategies nothing to claim.
-    """
-    used = {name for name, _ in claiming.claimed.values()}
-    for backend in ctx.backends:
-        if backend.name in used or not claiming.flat.nodes:
-            continue
-        refused = ctx.refusals.nodes(backend.name)
-        if refused:
-            (reason, number), *_ = Counter(one.why for one in refused.values()).most_common(1)
-            why = f"nothing of the model runs on {backend.name}: what it took was refused, {pluralize(number, 'node')}"
-            ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={"backend": backend.name})
-            continue
-        why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
-        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
-        if others := _given_to_others(claiming, backend):
-            taken = pluralize(sum(others.values()), "node")
-            names = ", ".join(name for name, _ in others.most_common(_NAMED))
-            suggest = f"name {backend.name} first, or pin nodes to it"
-            why += f": {taken} that its file takes went to {names}, named before it"
-            ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
-            continue
-        why += f": {_reason(claiming, backend, ctx)}"
-        name, claims = _best_strategy(claiming, backend, ctx)
-        if claims:
-            suggest = remedy(options={"strategy": name}, backend=backend.name)
-            why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
-        ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
-
-
-_NAMED = 3
-
-
-def _given_to_others(claiming: Claiming, backend: Backend) -> Counter[str]:
-    """Return the backends that have the nodes that this one's file takes; none if no backend has one of these."""
-    view, owners = claiming.view_of(backend), Counter[str]()
-    for node in claiming.flat.nodes:
-        owner = claiming.claimed.get(id(node))
-        if owner is None and view.verdict(node).ok is not False:
-            return Counter()
-        if owner is not None and view.verdict(node).ok is not False:
-            owners[owner[0]] += 1
-    return owners
-
-
-def _reason(claiming: Claiming, backend: Backend, ctx: Context) -> str:
-    view = claiming.view_of(backend)
-    verdicts = [view.verdict(node) for node in claiming.flat.nodes]
-    taken = sum(verdict.ok is not False for verdict in verdicts)
-    if taken:
-        return (
-            f"its file takes {pluralize(taken, 'node')}, and strategy '{ctx.strategy_of(backend)}' keeps none of them"
-        )
-    reasons = Counter(verdict.reasons[0].text for verdict in verdicts if verdict.reasons)
-    return "; ".join(f"{pluralize(number, 'node')} because {text}" for text, number in reasons.most_common(1))
-
-
-def _best_strategy(claiming: Claiming, backend: Backend, ctx: Context) -> tuple[str, int]:
-    """Return the other strategy that claims the most nodes, and their number."""
-    table, present = ctx.registry.strategy, ctx.strategy_of(backend)
-    view, known = claiming.view_of(backend), list(ctx.remarks)
-    best = ("", 0)
-    for name in table:
-        if name in (present, HOST):
-            continue
-        title = f"{table.title(name)}, for {backend.name},"
-        try:
-            found = ask_for_claims(made_strategy(table[name], backend, name, title), view, backend, title)
-        except DovetailError:
-            continue  # not applicable to this backend
-        if len(found.claims) > best[1]:
-            best = name, len(found.claims)
-    ctx.remarks[:] = known  # discard remarks of trial claims
-    return best
 
 
 _CLAIM = "dovetail.claim"
