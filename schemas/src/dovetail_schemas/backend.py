@@ -60,6 +60,7 @@ class FileBackend(dovetail.plugin.Backend):
         place: The other keys under `place:`, which are options of its strategy.
         place_sources: File and line of each of these keys.
         engines: Engines in order of preference.
+        environments: Virtual environments of engines, by the engine's short name.
         artifacts: Names of its emitters.
         arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
         source: Name of its file.
@@ -95,6 +96,7 @@ class FileBackend(dovetail.plugin.Backend):
     place: Mapping[str, object] = field()
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]
+    environments: Mapping[str, str] = field()
     artifacts: tuple[str, ...] = field()
     arithmetic: Literal["floats", "integers"] = field()
     source: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -126,7 +127,7 @@ def _build(
     top = merge_layers(trees)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
-    emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
+    emit = _section(top, "emit", ("engines", "environments", "artifacts", "arithmetic"))
     border = _section(top, "border", ("in", "out", "floats"))
     open_extents = _section(top, "open_extents", ("cost", "facts"))
     types = _types(top)
@@ -168,6 +169,7 @@ def _build(
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
+        environments=_environments(emit),
         artifacts=_words(emit, "artifacts"),
         arithmetic=emit.choice("arithmetic", ("floats", "integers"), "floats"),
         source=source.name,
@@ -188,6 +190,17 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
     node = entries.get(key)
     return tuple(word.raw for word in node.words(key)) if node else ()
+
+
+def _environments(emit: Entries) -> dict[str, str]:
+    node = emit.get("environments")
+    found = {}
+    for key, value in node.entries("environments") if node is not None else ():
+        place = value.text(f"environments: {key.raw}")
+        found[key.raw] = os.path.expanduser(place)
+        if not os.path.isabs(found[key.raw]):
+            raise value.error(f"'{place}' is no absolute path, as /opt/{key.raw} or ~/{key.raw}")
+    return found
 
 
 def _widened(precision: Entries) -> tuple[str, ...]:
