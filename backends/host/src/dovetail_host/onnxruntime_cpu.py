@@ -8,32 +8,25 @@ import json
 import math
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, TemporaryFolder
-from dovetail_onnx import new_session, onnx_runtime
+from dovetail_onnx import SessionStart, new_session, onnx_runtime
 from dovetail_runtime import (
     NOT_REPORTED,
     TENSOR_TYPES,
     OnnxRuntimeBacked,
-    engine_source,
     follow_fusions,
-    needs_file,
     node_key,
-    saturates_dot_products,
-    source_without_weights,
     type_name,
 )
 
-from dovetail_host.emulated import KEPT, emulated, rounded
-from dovetail_host.kernel_versions import at_older_opset
-from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer, with_all_inputs
-from dovetail_host.session_settings import settings_of
-from dovetail_host.unsigned_weights import with_unsigned_weights
+from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer
+from dovetail_host.session_settings import entries_of, settings_of
+from dovetail_host.session_source import source_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -106,27 +99,30 @@ class OnnxRuntimeCpu(Engine):
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        found, files, kept = self._source(region, bool(options.get("share_weights")), fuses=level != "none")
-        weights = {}
-        content, arrays = found if isinstance(found, tuple) else (found, {})
-        if isinstance(found, tuple):
-            weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in arrays.items()}
+        on_cpu = self.providers == (CPU,)
+        made_of = source_of(region, on_cpu, share=bool(options.get("share_weights")), fuses=level != "none")
+        weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in made_of.arrays.items()}
+        if weights:
             settings.add_external_initializers(list(weights), list(weights.values()))
-        source = content if isinstance(content, bytes) else str(content)
-        without = [*kept, *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
-        without += [_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * (self.providers == (CPU,))
+        source = made_of.content if isinstance(made_of.content, bytes) else str(made_of.content)
+        without = [*made_of.kept, *[_SLOW_OPTIMIZER, _INEXACT_OPTIMIZER] * on_cpu]
         if misread := misread_by_transpose_optimizer(region.model):
             # It runs again for every provider.
             without += [TRANSPOSE_OPTIMIZER, *(f"{TRANSPOSE_OPTIMIZER}_{name}" for name in self.providers)]
+        start = None
+        if made_of.is_region and profile is None and level == "all":
+            entries = entries_of(options, not on_cpu, waits)
+            start = SessionStart(entries, tuple(self.providers), tuple(without))
+        without += cast("Sequence[str]", options.get("disabled_optimizers", ()))
         try:
             session = new_session(source, settings, self.providers, without)
         except Exception as error:  # the binding's exceptions share no base class below Exception
             refusal = _refusal(error, f"{self.name} refuses")
             if level == "none" or not _made_by_optimizer(refusal.node, region):
                 raise refusal from error
-            session = self._with_fewer_optimizers(source, settings, without, refusal)
+            session, start = self._with_fewer_optimizers(source, settings, without, refusal), None
         self._demand(session.get_providers())
-        made = OnnxRuntimeSession(session, region, (profile, files, weights), self.name)
+        made = OnnxRuntimeSession(session, region, (profile, made_of.files, weights), self.name, start)
         if misread and level != "none":
             made.notes = (f"its transpose optimizer is off, which would misread the axes of '{misread[0].name}'",)
         return made
@@ -152,35 +148,6 @@ class OnnxRuntimeCpu(Engine):
         finally:
             settings.graph_optimization_level = asked  # they may be the caller's
         raise refusal
-
-    def _source(
-        self, region: RegionModel, share: bool, fuses: bool
-    ) -> tuple[bytes | Path | tuple[bytes, dict[str, np.ndarray]], TemporaryFolder | None, list[str]]:
-        """Return the model for ONNX Runtime, the temporary folder of a new file, and optimizers to disable.
-
-        If `share`, large weights may be passed separately. `fuses` says that a DequantizeLinear may become part of an
-        integer product.
-        """
-        if self.providers != (CPU,):
-            return engine_source(region), None, []
-        changed: Model | None = None
-        kept: list[str] = []
-        changes: list[Callable[[Model], Model | None]] = [with_all_inputs, at_older_opset, emulated, rounded]
-        if saturates_dot_products():
-            changes.append(partial(with_unsigned_weights, fuses=fuses))
-        for change in changes:
-            if (work := change(changed or region.model)) is not None:
-                changed = work
-                kept = KEPT if change is rounded else kept
-        if changed is None:
-            shared = share and region.path is None
-            return source_without_weights(region.model) if shared else engine_source(region), None, []
-        if not needs_file(changed):
-            return engine_source(RegionModel(changed)), None, kept
-        files = TemporaryFolder("rounded")
-        path = files.path / "model.onnx"
-        changed.save(path, external=True)
-        return path, files, kept
 
     def _demand(self, there: Sequence[str]) -> None:
         """Check the execution providers: ONNX Runtime skips one that it cannot load with only a warning."""
@@ -214,8 +181,10 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         region: RegionModel,
         held: tuple[TemporaryFolder | None, TemporaryFolder | None, object],
         engine: str,
+        start: SessionStart | None = None,
     ):
         self._session = session
+        self._start = start
         self._engine = engine
         self._region = region
         # Keep alive the files and weights that the session reads.
@@ -235,6 +204,10 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
     def native(self) -> ort.InferenceSession | None:
         """The session; None if it takes or gives types that NumPy lacks."""
         return None if self._foreign else self._session
+
+    def start_of(self, model: Model) -> SessionStart | None:
+        """Return how the session was made, if of `model` as it is."""
+        return self._start if self._region.model is model else None
 
     @property
     def joins_neighbors(self) -> bool:

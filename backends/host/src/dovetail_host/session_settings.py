@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail_onnx import onnx_runtime
+from dovetail_onnx import configure, onnx_runtime, quiet_settings
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -37,35 +37,26 @@ def settings_of(
     Raises:
         DovetailError: The level does not exist.
     """
-    runtime = onnx_runtime()
     given = cast("ort.SessionOptions | None", options.get("session_options"))
-    settings = given or runtime.SessionOptions()
-    if given is None:
-        settings.log_severity_level = 4
+    settings = given or quiet_settings()
     if given is None or "threads" in options:
         settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
-    if not options.get("spin", True):
-        if waits:
-            _configure(settings, "session.intra_op.allow_spinning", "0")
-        else:
-            _configure(settings, "session.force_spinning_stop", "1")
-    # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to int8.
-    _configure(settings, "session.qdq_matmulnbits_accuracy_level", "1")
-    if records_assignments:
-        _configure(settings, "session.record_ep_graph_assignment_info", "1")
+    configure(settings, entries_of(options, records_assignments, waits))
     level = str(options.get("optimize", "all"))
     if level not in OPTIMIZATIONS:
         raise DovetailError(f"{engine}: optimize={level!r} is not one of {', '.join(OPTIMIZATIONS)}")
     if given is None or "optimize" in options:
-        settings.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, OPTIMIZATIONS[level])
+        settings.graph_optimization_level = getattr(onnx_runtime().GraphOptimizationLevel, OPTIMIZATIONS[level])
     return settings, level
 
 
-def _configure(settings: ort.SessionOptions, key: str, text: str) -> None:
-    """Set an entry. Settings may serve several regions, and ONNX Runtime warns of an entry that is set twice."""
-    try:
-        known = settings.get_session_config_entry(key)
-    except RuntimeError:  # there is none
-        known = None
-    if known != text:
-        settings.add_session_config_entry(key, text)
+def entries_of(options: Mapping[str, object], records_assignments: bool, waits: bool = False) -> dict[str, str]:
+    """Return the entries that are set in settings of the caller as well; the arguments are those of `settings_of`."""
+    entries = {}
+    if not options.get("spin", True):
+        entries |= {"session.intra_op.allow_spinning": "0"} if waits else {"session.force_spinning_stop": "1"}
+    # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to int8.
+    entries["session.qdq_matmulnbits_accuracy_level"] = "1"
+    if records_assignments:
+        entries["session.record_ep_graph_assignment_info"] = "1"
+    return entries

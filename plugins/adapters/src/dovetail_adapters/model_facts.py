@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import onnx_ir as ir
-from dovetail.ir import Model, name_of
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    import onnx_ir as ir
+    import onnxruntime as ort
+    from dovetail.ir import Model
 
 _OWN = "dovetail."
 """Prefix of the metadata that a compilation adds."""
@@ -55,6 +56,8 @@ class ModelMetadata:
 
 def node_args(values: Iterable[ir.Value]) -> list[NodeArg]:
     """Describe the inputs or outputs of a graph."""
+    from dovetail.ir import name_of
+
     return [NodeArg(name_of(value), _type_text(value.type), _extents(value.shape)) for value in values]
 
 
@@ -68,11 +71,31 @@ def metadata_of(model: Model) -> ModelMetadata:
         whole.doc_string or "",
         graph.doc_string or "",
         whole.model_version or 0,
-        {key: text for key, text in whole.metadata_props.items() if not key.startswith(_OWN)},
+        _without_own(whole.metadata_props),
     )
 
 
+def metadata_of_session(session: ort.InferenceSession) -> ModelMetadata:
+    """Return the metadata of the model that a session of ONNX Runtime was made from."""
+    found = session.get_modelmeta()
+    return ModelMetadata(
+        found.producer_name,
+        found.graph_name,
+        found.domain,
+        found.description,
+        found.graph_description,
+        found.version,
+        _without_own(found.custom_metadata_map),
+    )
+
+
+def _without_own(entries: Mapping[str, str]) -> dict[str, str]:
+    return {key: text for key, text in entries.items() if not key.startswith(_OWN)}
+
+
 def _type_text(type_: ir.TypeProtocol | None) -> str:
+    import onnx_ir as ir
+
     if isinstance(type_, ir.SequenceType):
         return f"seq({_type_text(type_.elem_type)})"
     if isinstance(type_, ir.OptionalType):

@@ -5,23 +5,24 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import onnx
-from dovetail import load_plugins
-from dovetail.api import AnyModel, compile, load
-from dovetail.api import open as open_model
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
-from dovetail_onnx.native_runtime import new_session, onnx_runtime
+from dovetail_onnx import SessionStart, new_session, onnx_runtime
 
 from dovetail_adapters.result_cache import ResultCache, weight_files
-from dovetail_adapters.result_key import NotCacheable, RequestKey
+from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
 if TYPE_CHECKING:
+    import onnx
     import onnxruntime as ort
+    from dovetail.api import AnyModel
     from dovetail.plugin import CompiledModel, PluginSet
+    from dovetail_runtime.whole_session import WholeSession
 
 Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
 """Names of execution providers, or pairs of a name and its options, as ONNX Runtime takes them."""
@@ -32,16 +33,11 @@ _OF_HOST = ("CPUExecutionProvider", "AzureExecutionProvider")
 """Providers that every ONNX Runtime lists; the second runs only operators that call remote services."""
 
 
-def open_compiled(
-    model: AnyModel,
-    backend: str | Sequence[str] = (),
-    *,
-    providers: Providers | None = None,
-    plugins: PluginSet | None = None,
-    cache: bool = True,
-    **options: Any,
-) -> CompiledModel:
-    """Load a saved result, or compile a model; what an earlier program compiled is loaded from the user's cache.
+class Opening:
+    """What a session is made of: a saved result, or a model that is compiled for a request.
+
+    What an earlier program compiled or loaded is taken from the user's cache. Where one session of ONNX Runtime runs a
+    result, the cache says how to make it, and neither plugins nor the result are loaded.
 
     Args:
         model: The folder of a result, its `model.onnx`, or any model that `dovetail.compile` takes.
@@ -52,25 +48,116 @@ def open_compiled(
         cache: Whether to look into the cache of results, and to keep this one there; see `ResultCache`.
         options: Further keywords of `dovetail.compile`: `data`, `min_snr`, `pins`, ...
 
+    Attributes:
+        saved: The folder of the saved result; None for a model.
+
     Raises:
         UsageError: A saved result is to be compiled again.
-        DovetailError: The model or the request is at fault.
     """
-    plugins = plugins or load_plugins()
-    saved = saved_result(model)
-    if saved is None:
-        backends = backend or backends_of(providers or (), plugins)
-        found = ResultCache.of_user() if cache else None
-        if found is None:
-            return compile(model, backends, plugins=plugins, **options)
-        return _cached(found, model, backends, plugins, options)
-    given = [*(["backend"] if backend else []), *options]
-    if given:
-        raise UsageError(
-            f"{saved} is a result already: {', '.join(given)} cannot change it",
-            "leave that out, or name the source model, which is compiled",
-        )
-    return load(saved, plugins)
+
+    def __init__(
+        self,
+        model: AnyModel,
+        backend: str | Sequence[str] = (),
+        *,
+        providers: Providers | None = None,
+        plugins: PluginSet | None = None,
+        cache: bool = True,
+        options: Mapping[str, Any] = MappingProxyType({}),
+    ):
+        self.saved = saved_result(model)
+        self._model, self._backend, self._providers = model, backend, providers or ()
+        self._given, self._options = plugins, dict(options)
+        self._cache = ResultCache.of_user() if cache else None
+        given = [*(["backend"] if backend else []), *options]
+        if self.saved is not None and given:
+            raise UsageError(
+                f"{self.saved} is a result already: {', '.join(given)} cannot change it",
+                "leave that out, or name the source model, which is compiled",
+            )
+
+    def session(
+        self, settings: ort.SessionOptions | None, without: Sequence[str]
+    ) -> tuple[ort.InferenceSession, bool] | None:
+        """Return the one session of ONNX Runtime that runs the result, and whether no other engine could take over.
+
+        None if the cache does not know how to make it.
+
+        Args:
+            settings: Settings of the caller.
+            without: Names of optimizers to leave out.
+        """
+        if self._cache is None or self._key is None or any(map(_is_foreign, self._providers)):
+            return None
+        found = self._cache.start(self._key.digest)
+        try:
+            if found is None:
+                return None
+            start = SessionStart(found["entries"], tuple(found["providers"]), tuple(found["without"]))
+            return start.session(found["model"], settings, without), bool(found["is_last"])
+        except Exception:  # a damaged record, or whatever the binding raises: the whole result is loaded then
+            return None
+
+    def compiled(self) -> CompiledModel:
+        """Load the saved result, or that of this request from the cache, or compile the model and keep its result.
+
+        Raises:
+            DovetailError: The model or the request is at fault.
+        """
+        from dovetail import api
+
+        plugins = self._plugins
+        if self.saved is not None:
+            return api.load(self.saved, plugins)
+        backends = self._backend or backends_of(self._providers, plugins)
+        if self._cache is None or self._key is None:
+            return compile(self._model, backends, plugins=plugins, **self._options)
+        kept = self._cache.load(self._key.digest, plugins)
+        if kept is not None:
+            return kept
+        opened = api.open(self._model, plugins)
+        compiled = compile(opened, backends, plugins=plugins, **self._options)
+        names = backends if isinstance(backends, str) else ", ".join(backends)
+        about = f"{opened.path or 'a model in memory'} for {names}"
+        self._cache.store(self._key.digest, compiled, about, [*self._key.files, *weight_files(opened)])
+        return compiled
+
+    def keep(self, compiled: CompiledModel, whole: WholeSession | None) -> None:
+        """Keep how the next program makes the session that runs a result, if one does.
+
+        A plugin that is broken warns at every start, so that it has to be loaded.
+        """
+        if self._cache is None or self._key is None or whole is None or whole.start is None or self._plugins.broken:
+            return
+        if self.saved is not None:
+            # A writer leaves its files in the folder until all are there, which changes the time of the folder.
+            files = [self.saved / _MODEL, self.saved, *weight_files(compiled.model)]
+        else:
+            files = self._cache.result_files(self._key.digest)
+        start = {"model": str(files[0].absolute()), "is_last": whole.is_last, **vars(whole.start)}
+        self._cache.store_start(self._key.digest, str(self.saved or ""), start, files)
+
+    @cached_property
+    def _plugins(self) -> PluginSet:
+        from dovetail import load_plugins
+
+        return self._given or load_plugins()
+
+    @cached_property
+    def _key(self) -> RequestKey | None:
+        request = {"backends": self._backend, "providers": self._providers, **self._options}
+        model = self._model if self.saved is None else self.saved / _MODEL
+        try:
+            return RequestKey(model, {"is result": self.saved is not None, **request}, self._given)
+        except NotCacheable:
+            return None
+
+
+def compile(*arguments: Any, **keywords: Any) -> CompiledModel:
+    """Compile; see `dovetail.compile`."""
+    from dovetail import api
+
+    return api.compile(*arguments, **keywords)
 
 
 def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.InferenceSession:
@@ -79,8 +166,8 @@ def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.
     Raises:
         UsageError: ONNX Runtime does not read it.
     """
-    if isinstance(model, onnx.ModelProto):
-        model = model.SerializeToString()
+    if is_proto(model):
+        model = cast("onnx.ModelProto", model).SerializeToString()
     if not isinstance(model, bytes) and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx"):
         raise UsageError("background=True runs the source model at first, and this is no ONNX file", "leave it out")
     source = model if isinstance(model, bytes) else os.fspath(model)
@@ -89,25 +176,6 @@ def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.
     except Exception as error:
         problem = f"background=True runs the source model at first, and ONNX Runtime refuses it: {error}"
         raise UsageError(problem, "leave it out") from error
-
-
-def _cached(
-    cache: ResultCache, model: AnyModel, backends: str | Sequence[str], plugins: PluginSet, options: dict[str, Any]
-) -> CompiledModel:
-    """Load the result of this request from the cache, or compile it and keep it there."""
-    try:
-        key = RequestKey(model, {"backends": backends, **options}, plugins)
-    except NotCacheable:
-        return compile(model, backends, plugins=plugins, **options)
-    kept = cache.load(key.digest, plugins)
-    if kept is not None:
-        return kept
-    opened = open_model(model, plugins)
-    compiled = compile(opened, backends, plugins=plugins, **options)
-    names = backends if isinstance(backends, str) else ", ".join(backends)
-    about = f"{opened.path or 'a model in memory'} for {names}"
-    cache.store(key.digest, compiled, about, [*key.files, *weight_files(opened)])
-    return compiled
 
 
 def saved_result(model: object) -> Path | None:
@@ -146,6 +214,11 @@ def backends_of(providers: Providers, plugins: PluginSet) -> list[str]:
         else:
             found.append(name)  # compiling names what is missing
     return found or [HOST]
+
+
+def _is_foreign(entry: object) -> bool:
+    """Whether an entry of the providers needs the names of backends, to be understood or to be warned of."""
+    return (entry[0] if isinstance(entry, tuple) and entry else entry) not in _OF_HOST
 
 
 def _with_options(name: str, options: Mapping[str, object]) -> str:

@@ -6,16 +6,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.api import load
 from dovetail.errors import DovetailError
 from dovetail_onnx.files.folder_cache import RESULTS, CacheEntry, FolderCache
 
-from dovetail_adapters.result_key import file_state, is_unchanged
+from dovetail_adapters.result_key import file_state, is_unchanged, settled_state
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
 
-_FILES = "files"
+_FILES, _START = "files", "start"  # facts of an entry: the files that it follows from, and how it starts
+_MODEL = "model.onnx"
+_DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, DovetailError)
 
 
 class ResultCache:
@@ -32,17 +33,46 @@ class ResultCache:
 
     def load(self, key: str, plugins: PluginSet) -> CompiledModel | None:
         """Return a result, or None; one that is damaged, or whose weights' files have changed, is removed."""
-        found = self._cache.find(key)
-        if found is None:
-            return None
-        folder, facts = found
+        from dovetail.api import load
+
+        found = self._valid(key)
         try:
-            if not all(map(is_unchanged, facts[_FILES])):
-                raise ValueError("a file has changed")
-            return load(folder, plugins)
-        except (OSError, ValueError, KeyError, TypeError, IndexError, DovetailError):
+            return None if found is None else load(found[0], plugins)
+        except _DAMAGE:
             self._cache.drop(key)
             return None
+
+    def start(self, key: str) -> dict[str, Any] | None:
+        """Return what `store_start` kept with a result that is still valid; None if there is nothing."""
+        found = self._valid(key)
+        start = found[1].get(_START) if found is not None else None
+        try:
+            return dict(start) if start is not None and all(map(is_unchanged, start["files"])) else None
+        except _DAMAGE:
+            return None
+
+    def store_start(self, key: str, about: str, start: dict[str, Any], files: list[Path]) -> None:
+        """Keep how a result starts without being loaded. What fails costs nothing but the time of the next start.
+
+        Args:
+            key: The digest of a result that is kept here, or of one that is elsewhere.
+            about: What the latter is, for people.
+            start: Plain data.
+            files: The files that it starts from, which nobody else writes.
+        """
+        try:
+            states = [settled_state(path) for path in files]
+        except OSError:
+            return
+        self._cache.add_facts(key, about, {_START: {**start, "files": states}})
+
+    def result_files(self, key: str) -> list[Path]:
+        """Return the files of a result, its model first; none if it is gone."""
+        found = self._cache.find(key)
+        folder = found[0] if found is not None else None
+        if folder is None or not folder.is_dir():
+            return []
+        return [folder / _MODEL, *(path for path in sorted(folder.iterdir()) if path.name != _MODEL)]
 
     def store(self, key: str, compiled: CompiledModel, about: str, files: list[Path]) -> None:
         """Save a result. What fails costs nothing but the time of the next start.
@@ -63,6 +93,24 @@ class ResultCache:
     def entries(self) -> list[CacheEntry]:
         """Return the results, the least recently used first."""
         return self._cache.entries()
+
+    def _valid(self, key: str) -> tuple[Path, dict[str, Any]] | None:
+        """Return the folder and the facts of a result whose files are as they were; another one is removed."""
+        found = self._cache.find(key)
+        if found is None:
+            return None
+        _, facts = found
+        try:
+            states = facts.get(_FILES, [])
+            before = [len(state) for state in states]
+            if not all(map(is_unchanged, states)):
+                raise ValueError("a file has changed")
+        except _DAMAGE:
+            self._cache.drop(key)
+            return None
+        if before != [len(state) for state in states]:  # they have settled
+            self._cache.add_facts(key, "", {_FILES: states})
+        return found
 
 
 def weight_files(model: Any) -> list[Path]:

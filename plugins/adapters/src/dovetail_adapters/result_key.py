@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -15,13 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
-from dovetail_onnx import CACHES, file_sha256
+from dovetail.plugin.loading.discovery import discover
+from dovetail_onnx.files.folder_cache import CACHES
 from dovetail_onnx.files.source_state import source_state
 from dovetail_runtime.machine import fingerprint
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
+    from dovetail.plugin.loading.discovery import PluginRecord
 
 _MOST_FILES = 10_000  # of a folder of data
 _FRESH = 2.0  # seconds
@@ -40,7 +42,7 @@ class RequestKey:
     Args:
         model: The model: the path of an ONNX file, bytes, or a protobuf.
         request: Backends and keywords of `dovetail.compile`.
-        plugins: The plugins.
+        plugins: The plugins; None for all that are installed, which are not loaded for that.
 
     Attributes:
         digest: The digest of everything but the contents of files.
@@ -50,7 +52,7 @@ class RequestKey:
         NotCacheable: Something in it cannot be recognized again.
     """
 
-    def __init__(self, model: object, request: Mapping[str, Any], plugins: PluginSet):
+    def __init__(self, model: object, request: Mapping[str, Any], plugins: PluginSet | None):
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix != _SUFFIX:
             raise NotCacheable("a model that is no ONNX file")
         self.files: list[Path] = []
@@ -73,7 +75,7 @@ class RequestKey:
         if isinstance(value, np.ndarray) and value.dtype != object:
             content = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
             return [value.dtype.str, list(value.shape), content]
-        if isinstance(value, onnx.ModelProto):
+        if is_proto(value):
             value = value.SerializeToString(deterministic=True)
         if isinstance(value, bytes):
             return hashlib.sha256(value).hexdigest()
@@ -101,29 +103,56 @@ def _files(folder: Path) -> Iterator[Path]:
             yield Path(root, name)
 
 
+def is_proto(value: Any) -> bool:
+    """Whether a value is an `onnx.ModelProto`; onnx is not imported for that."""
+    onnx = sys.modules.get("onnx")
+    return onnx is not None and isinstance(value, onnx.ModelProto)
+
+
 def file_state(path: Path) -> list[Any]:
     """Return what a file is recognized by: path, size, times, and the digest of one that was just written.
 
     Times may stay while a file changes that was written a moment before.
     """
-    status = path.stat()
-    state: list[Any] = [str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
-    if time.time() - status.st_mtime < _FRESH:
-        state.append(file_sha256(path))
+    state = settled_state(path)
+    if _is_fresh(state):
+        state.append(_digest(path))
     return state
+
+
+def settled_state(path: Path) -> list[Any]:
+    """Return what a file is recognized by that nobody is writing: path, size and times."""
+    status = path.stat()
+    return [str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
 
 
 def is_unchanged(state: list[Any]) -> bool:
     """Whether a file is as when its state was taken.
 
+    A digest that still holds when the file is no longer fresh has done its work, and is removed from the state.
+
     Raises:
-        OSError: It is gone.
+        OSError: The file is gone.
     """
-    path, *known = state
-    status = Path(path).stat()
-    if [status.st_size, status.st_mtime_ns, status.st_ino] != known[:3]:
+    path = Path(state[0])
+    if settled_state(path)[1:] != state[1:4]:
         return False
-    return len(known) == 3 or file_sha256(Path(path)) == known[3]
+    if len(state) > 4:
+        if _digest(path) != state[4]:
+            return False
+        if not _is_fresh(state):
+            del state[4:]
+    return True
+
+
+def _is_fresh(state: list[Any]) -> bool:
+    return bool(time.time() - state[2] / 1e9 < _FRESH)
+
+
+def _digest(path: Path) -> str:
+    from dovetail_onnx import file_sha256
+
+    return file_sha256(path)
 
 
 def _environment() -> dict[str, str]:
@@ -132,17 +161,25 @@ def _environment() -> dict[str, str]:
     }
 
 
-def _versions(plugins: PluginSet) -> list[Any]:
+def _versions(plugins: PluginSet | None) -> list[Any]:
     """Return the plugins with their versions, those of all that they require, the processor, and the state of code.
 
-    An installation of sources in place keeps its version while it changes, so the times of its files count.
+    An installation of sources in place keeps its version while it changes, so the times of its files count. Whether an
+    installed plugin works follows from that.
     """
-    if any(not one.version and one.status == "ok" for one in plugins.plugins):
+    found = plugins.plugins if plugins is not None else _installed()
+    if any(not one.version and one.status == "ok" for one in found):
         raise NotCacheable("plugins without a distribution")
-    distributions = tuple(sorted({one.distribution for one in plugins.plugins}))
-    records = sorted([one.name, one.distribution, one.version, one.status] for one in plugins.plugins)
-    packages = {"dovetail", *(one.target.partition(":")[0].partition(".")[0] for one in plugins.plugins)}
-    return [records, _fingerprint(distributions), source_state(tuple(sorted(packages)))]
+    distributions = tuple(sorted({one.distribution for one in found}))
+    packages = {"dovetail", *(one.target.partition(":")[0].partition(".")[0] for one in found)}
+    status = "installed" if plugins is None else "given"
+    records = sorted([one.name, one.distribution, one.version, one.status] for one in found)
+    return [status, records, _fingerprint(distributions), source_state(tuple(sorted(packages)))]
+
+
+def _installed() -> list[PluginRecord]:
+    """Return the records of what is installed; the environment, which is part of a key, may leave some out."""
+    return [record for record, _ in discover((), None)]
 
 
 @cache

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from functools import partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.ir import name_of
-from dovetail_onnx.native_runtime import onnx_runtime
-from dovetail_runtime.whole_session import whole_session
+from dovetail_onnx import onnx_runtime
 
 from dovetail_adapters.io_binding import IOBinding
-from dovetail_adapters.model_facts import metadata_of, node_args
-from dovetail_adapters.opening import open_compiled, saved_result, source_session
+from dovetail_adapters.opening import Opening, source_session
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     import onnxruntime as ort
     from dovetail.api import AnyModel
     from dovetail.plugin import CompiledModel, PluginSet
@@ -77,17 +75,20 @@ class InferenceSession:
         self._sess_options = sess_options
         self._optimizers = list(disabled_optimizers or ())
         self._coming: Future[CompiledModel] | None = None
-        opened = partial(
-            open_compiled, path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, **options
-        )
-        if background and saved_result(path_or_bytes) is None:
-            self._native: Any = source_session(path_or_bytes, sess_options)
-            self._outputs = [value.name for value in self._native.get_outputs()]
+        self._compiled: CompiledModel | None = None
+        self._lock = threading.Lock()
+        self._opening = Opening(path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, options=options)
+        started = self._opening.session(sess_options, self._optimizers)
+        if started is not None:
+            self._native: Any = started[0]
+            self._is_last = started[1]
+        elif background and self._opening.saved is None:
+            self._native = source_session(path_or_bytes, sess_options)
             self._is_last = True
             self._coming = Future()
-            threading.Thread(target=self._compile, args=(opened,), name="dovetail-compile", daemon=True).start()
+            threading.Thread(target=self._compile, name="dovetail-compile", daemon=True).start()
         else:
-            self._take(opened())
+            self._take(self._opening.compiled())
 
     @property
     def compiled(self) -> CompiledModel:
@@ -96,13 +97,18 @@ class InferenceSession:
         Raises:
             DovetailError: It could not be compiled in the background; the source model runs.
         """
-        return self._compiled if self._coming is None else self._coming.result()
+        if self._coming is not None:
+            return self._coming.result()
+        with self._lock:
+            if self._compiled is None:  # the session was made from its file
+                self._compiled = self._with_settings(self._opening.compiled())
+            return self._compiled
 
-    def _compile(self, opened: Callable[[], CompiledModel]) -> None:
+    def _compile(self) -> None:
         """Compile in a thread, and run the result from then on; what fails is a warning, and the source model stays."""
         assert self._coming is not None, "the thread is started with it"
         try:
-            compiled = opened()
+            compiled = self._opening.compiled()
             self._take(compiled)
         except BaseException as error:
             self._coming.set_exception(error)
@@ -112,17 +118,22 @@ class InferenceSession:
 
     def _take(self, compiled: CompiledModel) -> None:
         """Run a result from now on."""
+        from dovetail_runtime.whole_session import whole_session
+
+        whole = whole_session(self._with_settings(compiled))
+        self._compiled = compiled
+        self._is_last = whole is None or whole.is_last
+        self._native = whole.native if whole is not None else None
+        self._opening.keep(compiled, whole)
+
+    def _with_settings(self, compiled: CompiledModel) -> CompiledModel:
         if self._sess_options is not None:
             compiled.options["session_options"] = self._sess_options
             if self._sess_options.intra_op_num_threads:
                 compiled.options["threads"] = self._sess_options.intra_op_num_threads
         if self._optimizers:
             compiled.options["disabled_optimizers"] = self._optimizers
-        whole = whole_session(compiled)
-        self._compiled = compiled
-        self._outputs = [name_of(value) for value in compiled.model.graph.outputs]
-        self._is_last = whole is None or whole.is_last
-        self._native = whole.native if whole is not None else None
+        return compiled
 
     def run(
         self,
@@ -227,24 +238,25 @@ class InferenceSession:
         """Return name, type and shape of every input that has no default."""
         if self._native is not None:
             return list(self._native.get_inputs())
-        return node_args(value for value in self.compiled.model.graph.inputs if not value.is_initializer())
+        return _declared(value for value in self.compiled.model.graph.inputs if not value.is_initializer())
 
     def get_outputs(self) -> list[Any]:
         """Return name, type and shape of every output."""
-        return (
-            list(self._native.get_outputs())
-            if self._native is not None
-            else node_args(self.compiled.model.graph.outputs)
-        )
+        native = self._native
+        return list(native.get_outputs()) if native is not None else _declared(self.compiled.model.graph.outputs)
 
     def get_overridable_initializers(self) -> list[Any]:
         """Return name, type and shape of every input that has a default."""
         if self._native is not None:
             return list(self._native.get_overridable_initializers())
-        return node_args(value for value in self.compiled.model.graph.inputs if value.is_initializer())
+        return _declared(value for value in self.compiled.model.graph.inputs if value.is_initializer())
 
     def get_modelmeta(self) -> Any:
         """Return the metadata of the model, without the entries that the compilation added; see `ModelMetadata`."""
+        from dovetail_adapters.model_facts import metadata_of, metadata_of_session
+
+        if self._is_started:
+            return metadata_of_session(self._native)
         return metadata_of(self.compiled.model)
 
     def get_providers(self) -> list[str]:
@@ -253,6 +265,8 @@ class InferenceSession:
         The list is in the order of regions, with the host's provider at the end, as in ONNX Runtime.
         """
         found: list[str] = []
+        if self._is_started:
+            return list(self._native.get_providers())
         for runner in self.compiled.regions:
             found += [runner.backend] if runner.native is None else runner.native.get_providers()
         return [*dict.fromkeys(name for name in found if name != _HOST_PROVIDER), _HOST_PROVIDER]
@@ -273,6 +287,16 @@ class InferenceSession:
 
     def enable_fallback(self) -> None:
         """Do nothing: engines are replaced in any case."""
+
+    @cached_property
+    def _outputs(self) -> list[str]:
+        """Names of the outputs in order; a result has those of its source."""
+        return [value.name for value in self.get_outputs()]
+
+    @property
+    def _is_started(self) -> bool:
+        """Whether the session was made from the file of a result that is not loaded."""
+        return self._compiled is None and self._coming is None
 
     def __repr__(self) -> str:
         waiting = self._coming is not None and not self._coming.done()
@@ -302,6 +326,12 @@ class InferenceSession:
             if name not in self._outputs:
                 raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
         return names or self._outputs
+
+
+def _declared(values: Iterable[ir.Value]) -> list[Any]:
+    from dovetail_adapters.model_facts import node_args
+
+    return list(node_args(values))
 
 
 def _is_ort_value(value: object) -> bool:

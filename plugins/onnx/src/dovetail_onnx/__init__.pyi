@@ -13,9 +13,12 @@ from dovetail_onnx.files.reading import file_sha256 as file_sha256, read_input a
 from dovetail_onnx.files.writing import replacing_file as replacing_file, write_text as write_text
 from dovetail_onnx.native_runtime import (
     READ_TO_THE_END as READ_TO_THE_END,
+    SessionStart as SessionStart,
+    configure as configure,
     native_state as native_state,
     new_session as new_session,
     onnx_runtime as onnx_runtime,
+    quiet_settings as quiet_settings,
 )
 from dovetail_onnx.opening import open_text as open_text
 from dovetail_onnx.results.store import FolderStore as FolderStore

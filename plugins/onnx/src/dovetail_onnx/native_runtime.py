@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -77,6 +78,51 @@ def new_session(
     collection = importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
     session = collection.InferenceSession(source, options, list(providers), disabled_optimizers=list(without) or None)
     return cast("ort.InferenceSession", session)
+
+
+def configure(settings: ort.SessionOptions, entries: Mapping[str, str]) -> None:
+    """Set entries. Settings may serve several sessions, and ONNX Runtime warns of an entry that is set twice."""
+    for key, text in entries.items():
+        try:
+            known = settings.get_session_config_entry(key)
+        except RuntimeError:  # there is none
+            known = None
+        if known != text:
+            settings.add_session_config_entry(key, text)
+
+
+@dataclass(frozen=True)
+class SessionStart:
+    """How a session was made, so that a later program makes the same one from the file of its model.
+
+    Attributes:
+        entries: Its settings, without those that the caller gave.
+        providers: Its execution providers, in order of preference.
+        without: Names of the optimizers that it leaves out, without those that the caller named.
+    """
+
+    entries: Mapping[str, str]
+    providers: tuple[str, ...]
+    without: tuple[str, ...] = ()
+
+    def session(self, path: str, given: ort.SessionOptions | None, without: Sequence[str] = ()) -> ort.InferenceSession:
+        """Make the session.
+
+        Args:
+            path: The file of the model.
+            given: Settings of the caller, which count.
+            without: Further optimizers to leave out.
+        """
+        settings = given if given is not None else quiet_settings()
+        configure(settings, self.entries)
+        return new_session(path, settings, self.providers, [*self.without, *without])
+
+
+def quiet_settings() -> ort.SessionOptions:
+    """Return settings of a session that logs nothing: its errors are raised."""
+    settings = cast("ort.SessionOptions", onnx_runtime().SessionOptions())
+    settings.log_severity_level = 4
+    return settings
 
 
 def return_freed_memory() -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     import onnxruntime as ort
+    from dovetail.ir import Model
+    from dovetail_onnx import SessionStart
 
     from dovetail_runtime.engines import GuardedEngine
 
@@ -65,6 +67,10 @@ class GuardedSession:
     def native(self) -> ort.InferenceSession | None:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
+
+    def start_of(self, model: Model) -> SessionStart | None:
+        """Return how its session of ONNX Runtime is made from the file of `model` alone; None if it cannot be."""
+        return self._session.start_of(model) if isinstance(self._session, OnnxRuntimeBacked) else None
 
     @property
     def joins_neighbors(self) -> bool:

@@ -9,6 +9,8 @@ from dovetail_runtime.direct_run import SelfChecking
 
 if TYPE_CHECKING:
     import onnxruntime as ort
+    from dovetail.ir import Model
+    from dovetail_onnx import SessionStart
 
 
 class OnnxRuntimeBacked(SelfChecking):
@@ -26,3 +28,7 @@ class OnnxRuntimeBacked(SelfChecking):
     def joins_neighbors(self) -> bool:
         """Whether one session may run regions of several backends, whose options mean nothing to it."""
         return False
+
+    def start_of(self, model: Model) -> SessionStart | None:
+        """Return how the session is made from the file of `model` alone; None if it was made of anything else."""
+        return None

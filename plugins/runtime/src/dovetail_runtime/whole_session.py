@@ -11,6 +11,7 @@ from dovetail_runtime.executor import RegionExecutor
 if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.plugin import CompiledModel
+    from dovetail_onnx import SessionStart
 
 
 class WholeSession(NamedTuple):
@@ -19,10 +20,12 @@ class WholeSession(NamedTuple):
     Attributes:
         native: The session; its inputs and outputs are those of the model.
         is_last: Whether no other engine would take over if it fails.
+        start: How a later program makes it from the file of the result alone; None if it cannot.
     """
 
     native: ort.InferenceSession
     is_last: bool
+    start: SessionStart | None = None
 
 
 def whole_session(compiled: CompiledModel) -> WholeSession | None:
@@ -35,12 +38,11 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
     """
     executor, graph = compiled.executor(), compiled.model.graph
     joint = executor.joint if isinstance(executor, RegionExecutor) else None
-    if joint is not None:
-        native, is_last = joint.native, False
-    elif len(executor.runners) == 1:
-        native, is_last = executor.runners[0].native, executor.runners[0].is_last
-    else:
+    if joint is None and len(executor.runners) != 1:
         return None
+    session = joint or executor.runners[0]
+    is_last = joint is None and executor.runners[0].is_last
+    native = session.native
     if native is None:
         return None
     outputs = [name_of(value) for value in graph.outputs]
@@ -48,4 +50,4 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
     same = [value.name for value in native.get_outputs()] == outputs
     if not same or {value.name for value in native.get_inputs()} != inputs:
         return None
-    return WholeSession(native, is_last)
+    return WholeSession(native, is_last, session.start_of(compiled.model))

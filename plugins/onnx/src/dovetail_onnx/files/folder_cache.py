@@ -103,6 +103,25 @@ class FolderCache:
             return None
         return entry / _FILES, facts
 
+    def add_facts(self, key: str, about: str, facts: Mapping[str, Any]) -> None:
+        """Add facts to an entry; one that is not there is made, without files. What fails costs nothing but them.
+
+        Args:
+            key: Its digest.
+            about: What it is, for people, if it is made.
+            facts: Plain data.
+        """
+        entry = self.folder / key
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path = entry / _ABOUT
+            known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"about": about, "facts": {}}
+            text = json.dumps({**known, "facts": {**known["facts"], **facts}})
+            handle, made = tempfile.mkstemp(prefix=".", dir=entry)  # others may read it meanwhile
+            with open(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(made, path)
+
     def drop(self, key: str) -> None:
         """Remove an entry, such as a damaged one."""
         shutil.rmtree(self.folder / key, ignore_errors=True)
