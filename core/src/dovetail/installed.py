@@ -31,5 +31,6 @@ def search_path() -> list[tuple[str, int]]:
 
 @lru_cache(maxsize=256)
 def _entry_points(group: str, folder: str, changed: int) -> list[tuple[metadata.EntryPoint, str, str]]:
-    found = metadata.distributions(path=[folder])
-    return [(point, one.name, one.version) for one in found for point in one.entry_points.select(group=group)]
+    found = [(one, one.entry_points.select(group=group)) for one in metadata.distributions(path=[folder])]
+    named = [(one.metadata, points) for one, points in found if points]  # parsed once, which takes a while
+    return [(point, facts["Name"], facts["Version"]) for facts, points in named for point in points]

@@ -7,6 +7,7 @@ import shutil
 import dovetail
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from dovetail.cli.main import main
 from dovetail_adapters import opening
@@ -98,6 +99,47 @@ def test_what_no_digest_stands_for_is_not_kept(cache, model, compiled):
     for _ in range(2):
         dovetail.InferenceSession(model, backend="host", data=iter([{"x": X}]))
     assert len(compiled) == 2 and cache.entries() == []
+
+
+@pytest.fixture
+def loaded(monkeypatch):
+    """How often plugins were loaded."""
+    found = []
+    monkeypatch.setattr(dovetail, "load_plugins", lambda load=dovetail.load_plugins: found.append(1) or load())
+    return found
+
+
+@pytest.mark.parametrize("kind", ["source", "result", "settings"])
+def test_a_session_of_onnx_runtime_starts_without_plugins_and_result(cache, model, compiled, loaded, kind, tmp_path):
+    how = {"backend": "host"}
+    if kind == "result":
+        dovetail.compile(model, "host").save(tmp_path / "kept")
+        model, how = tmp_path / "kept", {}
+    elif kind == "settings":
+        how = {"providers": [("CPUExecutionProvider", {})], "sess_options": onnxruntime.SessionOptions()}
+    first = dovetail.InferenceSession(model, **how)
+    loaded.clear()
+    second = dovetail.InferenceSession(model, **how)
+    np.testing.assert_array_equal(answers(first), answers(second))
+    assert second.get_modelmeta() == first.get_modelmeta() and second.get_providers() == first.get_providers()
+    assert [value.name for value in second.get_outputs()] == ["y"] and not loaded
+    assert second.compiled.summary() == first.compiled.summary() and loaded, "it is loaded where it is asked for"
+
+
+def test_what_starts_at_once_is_checked(cache, model, compiled, loaded, tmp_path):
+    dovetail.compile(model, "host").save(tmp_path / "kept")
+    for change in (lambda: None, lambda: None, lambda: dovetail.compile(model, "cpu-bf16").save(tmp_path / "kept")):
+        change()
+        loaded.clear()
+        session = dovetail.InferenceSession(tmp_path / "kept")
+    assert loaded and "cpu-bf16 2/2 nodes" in session.compiled.summary()
+    for _ in range(2):
+        dovetail.InferenceSession(model, backend="host")
+    (start,) = [path for path in cache.folder.glob("*/start.json") if (path.parent / "result").exists()]
+    expected = answers(session)
+    for damage in ("{}", "[]", start.read_text().replace("model.onnx", "nothing.onnx"), "\xff"):
+        start.write_text(damage, encoding="latin-1")
+        np.testing.assert_allclose(answers(dovetail.InferenceSession(model, backend="host")), expected, atol=0.02)
 
 
 def test_models_in_memory_count_by_their_content(cache, compiled):

@@ -52,7 +52,7 @@ def settings_of(
 
 def entries_of(options: Mapping[str, object], records_assignments: bool, waits: bool = False) -> dict[str, str]:
     """Return the entries that are set in settings of the caller as well; the arguments are those of `settings_of`."""
-    entries = {}
+    entries: dict[str, str] = {}
     if not options.get("spin", True):
         entries |= {"session.intra_op.allow_spinning": "0"} if waits else {"session.force_spinning_stop": "1"}
     # Compute products with 4-bit weights in float32, as the model declares; by default activations are rounded to int8.

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _OWN = "dovetail."
 """Prefix of the metadata that a compilation adds."""
+_NO_VERSION = (1 << 63) - 1  # what ONNX Runtime says of a model without one
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def metadata_of_session(session: ort.InferenceSession) -> ModelMetadata:
         found.domain,
         found.description,
         found.graph_description,
-        found.version,
+        0 if found.version == _NO_VERSION else found.version,
         _without_own(found.custom_metadata_map),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
@@ -18,7 +18,6 @@ from dovetail_adapters.result_cache import ResultCache, weight_files
 from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
 if TYPE_CHECKING:
-    import onnx
     import onnxruntime as ort
     from dovetail.api import AnyModel
     from dovetail.plugin import CompiledModel, PluginSet
@@ -167,7 +166,7 @@ def source_session(model: AnyModel, settings: ort.SessionOptions | None) -> ort.
         UsageError: ONNX Runtime does not read it.
     """
     if is_proto(model):
-        model = cast("onnx.ModelProto", model).SerializeToString()
+        model = model.SerializeToString()
     if not isinstance(model, bytes) and not (isinstance(model, (str, os.PathLike)) and Path(model).suffix == ".onnx"):
         raise UsageError("background=True runs the source model at first, and this is no ONNX file", "leave it out")
     source = model if isinstance(model, bytes) else os.fspath(model)
@@ -214,6 +213,21 @@ def backends_of(providers: Providers, plugins: PluginSet) -> list[str]:
         else:
             found.append(name)  # compiling names what is missing
     return found or [HOST]
+
+
+def joined(providers: Providers | None, options: Sequence[Mapping[str, object]] | None) -> Providers | None:
+    """Pair providers with their options.
+
+    Raises:
+        UsageError: There are more or fewer options than providers.
+    """
+    if not options:
+        return providers
+    if providers is None or len(providers) != len(options):
+        raise UsageError(
+            f"{len(providers or ())} providers and {len(options)} sets of options are given", "give one for each"
+        )
+    return [(entry if isinstance(entry, str) else entry[0], given) for entry, given in zip(providers, options)]
 
 
 def _is_foreign(entry: object) -> bool:

@@ -13,17 +13,17 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
-from dovetail.plugin.loading.discovery import discover
+from dovetail.plugin.loading import discover
 from dovetail_onnx.files.folder_cache import CACHES
 from dovetail_onnx.files.source_state import source_state
 from dovetail_runtime.machine import fingerprint
 
 if TYPE_CHECKING:
-    from dovetail.plugin import PluginSet
-    from dovetail.plugin.loading.discovery import PluginRecord
+    import onnx
+    from dovetail.plugin import PluginRecord, PluginSet
 
 _MOST_FILES = 10_000  # of a folder of data
 _FRESH = 2.0  # seconds
@@ -103,10 +103,10 @@ def _files(folder: Path) -> Iterator[Path]:
             yield Path(root, name)
 
 
-def is_proto(value: Any) -> bool:
+def is_proto(value: object) -> TypeGuard[onnx.ModelProto]:
     """Whether a value is an `onnx.ModelProto`; onnx is not imported for that."""
-    onnx = sys.modules.get("onnx")
-    return onnx is not None and isinstance(value, onnx.ModelProto)
+    module = sys.modules.get("onnx")
+    return module is not None and isinstance(value, module.ModelProto)
 
 
 def file_state(path: Path) -> list[Any]:

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import DovetailError
 from dovetail_onnx import onnx_runtime
 
 from dovetail_adapters.io_binding import IOBinding
-from dovetail_adapters.opening import Opening, source_session
+from dovetail_adapters.opening import Opening, joined, source_session
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -71,7 +71,7 @@ class InferenceSession:
         plugins: PluginSet | None = None,
         **options: Any,
     ):
-        chosen = _joined(providers, provider_options)
+        chosen = joined(providers, provider_options)
         self._sess_options = sess_options
         self._optimizers = list(disabled_optimizers or ())
         self._coming: Future[CompiledModel] | None = None
@@ -80,11 +80,10 @@ class InferenceSession:
         self._opening = Opening(path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, options=options)
         started = self._opening.session(sess_options, self._optimizers)
         if started is not None:
-            self._native: Any = started[0]
-            self._is_last = started[1]
+            self._native: Any
+            self._native, self._is_last = started
         elif background and self._opening.saved is None:
-            self._native = source_session(path_or_bytes, sess_options)
-            self._is_last = True
+            self._native, self._is_last = source_session(path_or_bytes, sess_options), True
             self._coming = Future()
             threading.Thread(target=self._compile, name="dovetail-compile", daemon=True).start()
         else:
@@ -336,18 +335,3 @@ def _declared(values: Iterable[ir.Value]) -> list[Any]:
 
 def _is_ort_value(value: object) -> bool:
     return type(value).__name__ == "OrtValue" and type(value).__module__.startswith("onnxruntime")
-
-
-def _joined(providers: Providers | None, options: Sequence[Mapping[str, object]] | None) -> Providers | None:
-    """Pair providers with their options.
-
-    Raises:
-        UsageError: There are more or fewer options than providers.
-    """
-    if not options:
-        return providers
-    if providers is None or len(providers) != len(options):
-        raise UsageError(
-            f"{len(providers or ())} providers and {len(options)} sets of options are given", "give one for each"
-        )
-    return [(entry if isinstance(entry, str) else entry[0], given) for entry, given in zip(providers, options)]

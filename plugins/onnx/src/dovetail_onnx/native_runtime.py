@@ -112,10 +112,16 @@ class SessionStart:
             path: The file of the model.
             given: Settings of the caller, which count.
             without: Further optimizers to leave out.
+
+        Raises:
+            RuntimeError: A provider does not start here; ONNX Runtime would go on without it. Its own errors pass.
         """
         settings = given if given is not None else quiet_settings()
         configure(settings, self.entries)
-        return new_session(path, settings, self.providers, [*self.without, *without])
+        session = new_session(path, settings, self.providers, [*self.without, *without])
+        if missing := set(self.providers) - set(session.get_providers()):
+            raise RuntimeError(f"ONNX Runtime could not start {', '.join(sorted(missing))}")
+        return session
 
 
 def quiet_settings() -> ort.SessionOptions:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from dovetail_runtime.processor import cpu_facts
 
-_NAME = re.compile(r"[\w.-]*")
+_VERSION = re.compile(r"^Version: *(.*)$", re.MULTILINE)
+_REQUIRED = re.compile(r"^Requires-Dist: *([\w.-]*)(.*)$", re.MULTILINE)
 _WHAT = {
     "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
     "versions": "other versions of what computes",
@@ -79,8 +80,11 @@ def _versions(distributions: Iterable[str]) -> dict[str, str]:
             distribution = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-        found[name] = distribution.version
-        waiting += [_NAME.match(text)[0] for text in distribution.requires or () if "extra ==" not in text]  # type: ignore[index]
+        # `distribution.metadata` would parse the description as well, which takes a hundred times as long.
+        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+        headers = text.partition("\n\n")[0]
+        found[name] = next(iter(_VERSION.findall(headers)), "")
+        waiting += [needed for needed, rest in _REQUIRED.findall(headers) if "extra ==" not in rest]
     return found
 
 

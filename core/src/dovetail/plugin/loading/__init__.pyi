@@ -23,6 +23,7 @@ from dovetail.plugin.loading.contracts import (
     made as made,
     overrides as overrides,
 )
+from dovetail.plugin.loading.discovery import discover as discover
 from dovetail.plugin.loading.frontends import (
     check_regular as check_regular,
     open_any as open_any,
