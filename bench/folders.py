@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -53,6 +54,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--cluster", action="store_true")
     options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed was compiled once, and is not by each process
     with tempfile.TemporaryDirectory() as work:
         models = Path(work, "models")
         models.mkdir()

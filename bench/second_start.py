@@ -42,6 +42,7 @@ def started(imports: str, make: str, environment: dict[str, str], before: str = 
 def rows_of(model: str, backend: str, peer: str, repeat: int) -> list[dict]:
     with tempfile.TemporaryDirectory() as work:
         environment = {**os.environ, "DOVETAIL_RESULT_CACHE": str(Path(work, "cache"))}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed was compiled once
         tiny = Path(__file__).with_name("n200.onnx")
         ours = OURS[0], OURS[1].format(model=model, backend=backend)
         # Imports happen inside of calls as well: another model is loaded first where the call alone is timed.

@@ -65,9 +65,11 @@ def main() -> None:
 
     end_with_parent()
     plugins = load_plugins(block=sys.argv[1:])
-    for line in sys.stdin:
+    for number, line in enumerate(sys.stdin):
         print(json.dumps(answer(json.loads(line), plugins)), file=answers, flush=True)
         gc.collect()  # the model and its sessions
+        if not number:
+            gc.freeze()  # what was imported stays, and takes longer to walk than models
 
 
 if __name__ == "__main__":
