@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
+from dovetail_quantize.refining import activation_cache
 from dovetail_quantize.refining.descent import choose
 from dovetail_quantize.refining.layers import layer_of
 from dovetail_quantize.refining.partition import blocks_of
@@ -287,6 +288,27 @@ def test_a_sample_has_the_same_size_and_rows_however_the_data_comes():
     assert len(whole) == len(parts) == 100
     assert np.array_equal(np.sort(whole.rows[0]), np.sort(parts.rows[0]))
     assert math.isclose(whole.rows[0].mean(), 5000, rel_tol=0.2)
+
+
+@pytest.mark.parametrize("room", [0, 3 * 4 * 8, 1 << 20], ids=["files", "both", "memory"])
+def test_values_between_blocks_are_in_memory_and_in_files(room, monkeypatch):
+    monkeypatch.setattr(activation_cache, "_ROOM", room)
+    cache, array = activation_cache.ActivationCache(), np.zeros(8, np.float32)
+    with cache.writing() as write:
+        for number in range(5):
+            array[:] = number  # a stream may reuse its memory
+            write({"a": array, "b": [array]})
+    within = activation_cache.ActivationCache(cache)
+    reading = within.read(["a", "b"], 5)
+    first = next(reading)
+    cache.change("a", lambda value: value + 1, 5)
+    assert [first["a"][0], *(values["a"][0] for values in reading)] == [0, 1, 2, 3, 4], (
+        "readers keep what they began with"
+    )
+    assert [values["a"][0] for values in within.read(["a"], 5)] == [1, 2, 3, 4, 5]
+    cache.drop("a")
+    cache.drop("b")
+    assert cache._room.left == room
 
 
 def test_a_layer_and_what_reads_it_are_in_different_blocks(pictures):

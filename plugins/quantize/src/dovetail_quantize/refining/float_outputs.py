@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import name_of
 
+from dovetail_quantize.refining.activation_cache import ActivationCache
 from dovetail_quantize.refining.layers import RefinedTensor
-from dovetail_quantize.refining.quantized_model import ActivationCache, Replica
+from dovetail_quantize.refining.quantized_model import Replica
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +54,7 @@ class FloatOutputs:
         windows = [[copies[node] for block in blocks[at : at + _WINDOW] for node in block] for at in starts]
         outputs = [copies[layer.node].outputs[0] for there in layers for layer in there]
         self._replica = Replica(floats, windows, outputs, inputs, ctx)
-        self._found = ActivationCache()
+        self._found = ActivationCache(inputs)
         self._batches = batches
 
     def of(self, block: int) -> Iterator[dict[Layer, np.ndarray]]:

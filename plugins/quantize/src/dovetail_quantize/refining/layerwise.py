@@ -1,8 +1,8 @@
 """Layerwise refinement: run a float model and its quantized model together, and refine the layers of each block.
 
-Values between blocks are kept in temporary files. The float model runs once per batch, some blocks at a time. The
-quantized model runs block by block, and a second time where refining changes more than a mean. Memory holds a few
-blocks and one batch.
+Values between blocks are kept in memory while there is room, and else in temporary files. The float model runs once per
+batch, some blocks at a time. The quantized model runs block by block, and a second time where refining changes more
+than a mean. Besides these values, memory holds a few blocks and one batch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from dovetail.errors import DovetailError
 from dovetail.ir import input_of, name_of, used_values
 from dovetail_runtime.data.batches import batches
 
+from dovetail_quantize.refining.activation_cache import ActivationCache
 from dovetail_quantize.refining.float_outputs import FloatOutputs
 from dovetail_quantize.refining.partition import blocks_of, same_blocks
-from dovetail_quantize.refining.quantized_model import ActivationCache, Replica, quantized_model_of
+from dovetail_quantize.refining.quantized_model import Replica, quantized_model_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,10 +89,11 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         runner = rounded.runner(block)
         with rounded.writing() as write:
             for floats, given in zip(exact.of(block), rounded.read(block, number)):
-                there = {**given, **runner.run(given)}
+                results = runner.run(given)
+                there = {**given, **results}
                 for layer, refiner in refiners.items():
                     refiner.see(there[name_of(read[layer])], there[name_of(computed[layer])], floats[layer])
-                write(rounded.leaving(block, there))
+                write(rounded.leaving(block, results))
         changed = {layer: refiner for layer, refiner in refiners.items() if refiner.refine(quantized_model)}
         if changed and block < last:
             inside = {value for node in blocks[block] for value in used_values(node)}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from dovetail_quantize.conversions import parameter_tensors
 from dovetail_quantize.inserting import insert_conversions
 from dovetail_quantize.integers import dequantize_array, parameters_of
 from dovetail_quantize.quantized_tensor import QuantizedTensor
+from dovetail_quantize.refining.activation_cache import ActivationCache, Batch
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -198,73 +197,6 @@ def quantized_model_of(model: Model, ctx: Context) -> QuantizedModel:
     if shared.model is None or not shared.model.adapt(model, ctx):
         shared.model = QuantizedModel(model, ctx)
     return shared.model
-
-
-Batch = Mapping[str, Any]
-"""Values of one batch by name."""
-
-
-class ActivationCache:
-    """Disk cache of activations by name, batch by batch, until they are dropped.
-
-    Args:
-        fallback: Cache for values that are not in this one.
-    """
-
-    def __init__(self, fallback: ActivationCache | None = None) -> None:
-        self._folder = TemporaryFolder("refine")
-        self._paths: dict[str, Path] = {}
-        self._made = 0
-        self._fallback = fallback
-
-    @contextmanager
-    def writing(self) -> Iterator[Callable[[Batch], None]]:
-        """Yield a function that stores the values of one batch, replacing earlier values of the same names."""
-        with ExitStack() as files:
-            opened: dict[str, Any] = {}
-
-            def write(batch: Batch) -> None:
-                for name, array in batch.items():
-                    if name not in opened:
-                        opened[name] = files.enter_context(self._new(name).open("wb"))
-                    # `np.save` does not support bfloat16. Pickle is safe here: only this user can write to the folder.
-                    pickle.dump(array, opened[name], protocol=5)
-
-            yield write
-
-    def read(self, names: Iterable[str], batches: int) -> Iterator[dict[str, Any]]:
-        """Yield the named values of every batch."""
-        with ExitStack() as files:
-            opened = {name: files.enter_context(self._path(name).open("rb")) for name in names}
-            for _ in range(batches):
-                yield {name: pickle.load(file) for name, file in opened.items()}
-
-    def change(self, name: str, by: Callable[[np.ndarray], np.ndarray], batches: int) -> None:
-        """Replace a value of this cache by a function of it in every batch."""
-        before, after = self._paths[name], self._new_path()
-        with before.open("rb") as source, after.open("wb") as target:
-            for _ in range(batches):
-                pickle.dump(by(pickle.load(source)), target, protocol=5)
-        self.drop(name)
-        self._paths[name] = after
-
-    def drop(self, name: str) -> None:
-        """Drop a value if it is cached here."""
-        path = self._paths.pop(name, None)
-        if path is not None:
-            path.unlink(missing_ok=True)
-
-    def _path(self, name: str) -> Path:
-        return self._paths[name] if name in self._paths or self._fallback is None else self._fallback._path(name)
-
-    def _new(self, name: str) -> Path:
-        self.drop(name)
-        self._paths[name] = self._new_path()
-        return self._paths[name]
-
-    def _new_path(self) -> Path:
-        self._made += 1
-        return self._folder.path / str(self._made)
 
 
 class Replica:
