@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.planning import HOST
-from dovetail.plugin import EngineError, Executed, RegionModel
+from dovetail.plugin import EngineError, Executed, RegionModel, TemporaryFolder
 from dovetail.text import pluralize
 
 from dovetail_runtime.engines import GuardedEngine
 from dovetail_runtime.feeds import declared, shape_mismatches
 from dovetail_runtime.guarded_session import GuardedSession
+from dovetail_runtime.open_extents import with_open_extents
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,6 +112,7 @@ class RegionRunner:
         self._shapes_are_settled = self._is_judge
         self._engine, self._session = self._load_first()
         self._stand_in: _Other | None = None
+        self._files: TemporaryFolder | None = None  # of what is loaded again
         self.engine = self._engine.name
 
     @property
@@ -223,12 +225,29 @@ class RegionRunner:
         with self._lock:
             if self._session is not failed:
                 return self.run(inputs)  # another thread replaced the engine meanwhile
+            if self._reload_opened(inputs):
+                return self.run(inputs)
             other = self._next_that_runs(inputs)
             if other is None:
                 raise error
             self._stand_in = other._replace(results={})
             self._say_that_it_moved(other.engine, error)
             return other.results
+
+    def _reload_opened(self, inputs: Mapping) -> bool:
+        """Load the region again if the model declares other extents for its inputs than they have; tell if it did."""
+        opened = with_open_extents(self._model, inputs)
+        if opened is None:
+            return False
+        try:
+            session = self._engine.load(opened.model, self._options)
+        except EngineError:
+            return False
+        self._model, self._files, self._session = opened.model, opened.files, session
+        self._shapes_are_settled = True  # what the model declares after them is no better
+        self._stand_in = None
+        self._note(f"{self.described} is loaded with open extents: {opened.why}")
+        return True
 
     def _doubted(
         self, session: GuardedSession, inputs: Mapping, results: dict[str, np.ndarray], error: EngineError
