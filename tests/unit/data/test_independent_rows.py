@@ -6,6 +6,7 @@ import pytest
 from dovetail.plugin import DovetailError
 from dovetail_onnx.opening import open_text
 from dovetail_runtime.data.batches import batches
+from dovetail_runtime.data.independent_rows import why_rows_stay_together
 
 HEAD = '<ir_version: 10, opset_import: ["": 18]>'
 
@@ -59,6 +60,15 @@ def test_independent_rows_are_cut_with_a_note():
     said = []
     assert sizes(net("float[input_dim_0,8] x", "y = Softmax (x)"), {"x": rows(130)}, say=said.append) == [64, 64, 2]
     assert said == ["130 rows of 'x' are run in parts of 64: the first 64 gave the same outputs whole and in two parts"]
+
+
+@pytest.mark.parametrize("count", [3, 12, 16])
+def test_rows_on_another_axis_of_the_result_are_independent_whatever_window_is_behind_them(count):
+    constants = "float[4,1,7,7] w = {" + ", ".join(["0.01"] * 196) + "}, int64[3] s = {0, 4, -1}"
+    nodes = "c = Conv <pads = [3,3,3,3]> (x, w) r = Relu (c) f = Reshape (r, s) y = Transpose <perm = [1,0,2]> (f)"
+    text = f"{HEAD} g (float[batch,1,9,9] x) => (float[4,batch,81] y) <{constants}> {{ {nodes} }}"
+    data = np.random.default_rng(0).standard_normal((count, 1, 9, 9)).astype(np.float32)
+    assert why_rows_stay_together(open_text(text, "t"), {"x": data}, ["x"], count) == ""
 
 
 def test_inputs_of_different_lengths_are_not_cut():

@@ -45,7 +45,7 @@ def why_rows_stay_together(model: Model, feeds: Feeds, cut: Collection[str], row
         rows: Number of rows per run.
         run: Runs the model; by default an engine of the host does.
     """
-    if crossing := _window_across(model, cut, int(rows * _CUT_AT)):
+    if crossing := _window_across(model, cut, rows):
         return crossing
     probe = {name: array[:rows] if name in cut else array for name, array in feeds.items()}
     # Several steps of a compilation ask the same question about one graph. The cached answer is not part of the model.
@@ -151,8 +151,12 @@ def _digest(probe: Feeds, cut: Collection[str]) -> str:
     return found.hexdigest()
 
 
-def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
-    """Describe a window along the extent to split, or one too wide for a trial to notice; empty without one."""
+def _window_across(model: Model, cut: Collection[str], rows: int) -> str:
+    """Describe a window along the extent to split, or one too sparse for a trial of `rows` to notice; else empty.
+
+    Where the shape of what a window reads is unknown, a trial finds out whether it reads several rows at once: of a
+    window over all of them, two elements are within the rows of the trial unless they are farther apart.
+    """
     names = {extent_name(value.shape[0]) for value in model.graph.inputs if value.name in cut and value.shape}
     names.discard("")
     for node in model.graph:
@@ -164,20 +168,20 @@ def _window_across(model: Model, cut: Collection[str], seen: int) -> str:
         for axis, extent in enumerate(shape[2:] if shape is not None else (None,) * len(_kernel(node))):
             if isinstance(extent, int) or (extent_name(extent) and extent_name(extent) not in names):
                 continue
-            reach = _reach(node, axis)
-            if reach and (extent_name(extent) in names or reach >= seen):
+            reach, spacing = _reach(node, axis)
+            if reach and (extent_name(extent) in names or spacing >= rows):
                 return f"{node.op_type} '{node.name}' has a window of {reach + 1} along it"
     return ""
 
 
-def _reach(node: ir.Node, axis: int) -> int:
-    """Return the largest distance between rows that a window of a node reads together."""
+def _reach(node: ir.Node, axis: int) -> tuple[int, int]:
+    """Return the largest and the smallest distance between rows that a window of a node reads together."""
     kernel = _kernel(node)
     extent = kernel[axis] if axis < len(kernel) else None
     if not isinstance(extent, int):
-        return _UNKNOWN
-    dilations = node.attributes.get_ints("dilations") or (1,) * len(kernel)
-    return (extent - 1) * dilations[axis]
+        return _UNKNOWN, _UNKNOWN
+    spacing = (node.attributes.get_ints("dilations") or (1,) * len(kernel))[axis]
+    return (extent - 1) * spacing, spacing
 
 
 def _kernel(node: ir.Node) -> Sequence[object]:
