@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
@@ -44,6 +45,19 @@ class Extrema:
         if not self._low.size:
             raise ValueError("no number was seen")
         return self._low, self._high
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what was seen, for `merge` of another process; empty if nothing was."""
+        return {"low": self._low, "high": self._high} if self._low.size else {}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Widen by what another process saw.
+
+        Raises:
+            ValueError: The state is not valid, or of another number of slices.
+        """
+        if state:
+            self.widen(state["low"], state["high"])
 
 
 _STEM = "dovetail_extrema"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -127,9 +128,54 @@ class Histogram:
         """Return a histogram that distinguishes all bins: this one."""
         return self
 
-    def _count_all(self) -> None:
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what was counted, for `merge` of another process; empty if nothing was."""
+        if not self.number:
+            return {}
+        if self._few is not None:
+            return {"kept": np.concatenate(self._few, axis=1)}
+        counted = {"counts": self._counts, "exponents": self._exponents, "number": np.array([self.number])}
+        return {**self._extrema.state(), **counted}
+
+    def merge(self, state: Mapping[str, np.ndarray]) -> None:
+        """Count what another process saw; the result is that of one histogram that saw both.
+
+        Raises:
+            ValueError: The state is not valid, or of another number of slices.
+        """
+        if not state:
+            return
+        if "kept" in state:
+            self.update(state["kept"])
+            return
+        slices = len(state["counts"])
+        if self._few is not None:
+            self._count_all(slices)
+        if state["counts"].shape != self._counts.shape or state["exponents"].shape != (slices,):
+            raise ValueError(f"a histogram of the shape {state['counts'].shape}, and not {self._counts.shape}")
+        self._fit(state["low"], state["high"])
+        other = self._other(state)
+        for row in range(slices):
+            exponent = max(self._exponents[row], other._exponents[row])
+            for one in (self, other):
+                if one._exponents[row] < exponent:
+                    one._widen(row, exponent)
+        self._add(other)
+        self.number += int(state["number"][0])
+
+    def _add(self, other: Histogram) -> None:
+        """Add the counts of a histogram with the same bins."""
+        self._counts += other._counts
+
+    def _other(self, state: Mapping[str, np.ndarray]) -> Histogram:
+        """Return the histogram of a state."""
+        other = Histogram()
+        other._counts, other._exponents = state["counts"].copy(), state["exponents"].copy()
+        return other
+
+    def _count_all(self, slices: int = 0) -> None:
         kept, self._few = self._few or [], None
-        number = kept[0].shape[0]
+        number = kept[0].shape[0] if kept else slices
         side = _WHOLE if number == 1 else _OF_MANY
         self._counts = np.zeros((number, 2 * side), np.int64)
         self._exponents = np.full(number, _LOWEST)

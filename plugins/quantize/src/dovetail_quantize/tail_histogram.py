@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from dovetail_quantize.histogram import Histogram
@@ -39,8 +41,30 @@ class TailHistogram(Histogram):
         assert not self.number, "bins may have been merged already"
         return Histogram()
 
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what was counted; see `Histogram`."""
+        found = super().state()
+        return {**found, "inner": np.array([self._inner])} if "counts" in found else found
+
+    def _other(self, state: Mapping[str, np.ndarray]) -> Histogram:
+        other = TailHistogram(0)
+        other._counts, other._exponents = state["counts"].copy(), state["exponents"].copy()
+        other._inner = int(state["inner"][0])
+        return other
+
+    def _add(self, other: Histogram) -> None:
+        """Add the counts of another one; the larger of both inner bins is that of the sum."""
+        super()._add(other)
+        self._inner = max(self._inner, other._inner if isinstance(other, TailHistogram) else -1)
+        if self._inner >= 0:
+            middle = self._counts.shape[1] // 2
+            inside = self._counts[0, middle - self._inner : middle + self._inner + 1]
+            number = inside.sum()
+            inside[:] = 0
+            inside[-1] = number
+
     def _count(self, rows: np.ndarray, with_relu: bool) -> None:
-        if len(rows) == 1:
+        if len(rows) == 1 and self._share <= _MOST:
             self._choose()
         if self._inner < 0:
             super()._count(rows, with_relu)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.plugin import Observer
 
 from dovetail_quantize.histogram import Histogram, Points
 from dovetail_quantize.integers import integer_bounds, parameters_of_range, scales_of_range, slices
+from dovetail_quantize.observers.merging import MergingObserver, State
 from dovetail_quantize.tail_histogram import TailHistogram
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.planning import Parameters
 
 
-class CountingObserver(Observer):
+class CountingObserver(MergingObserver):
     """Base class of observers that derive parameters from a histogram of every slice.
 
     Args:
@@ -44,6 +44,14 @@ class CountingObserver(Observer):
         """
         if array.size:
             self._seen.update(slices(array, self._format), with_relu=True)
+
+    def state(self) -> State:
+        """Return the histogram; see `MergingObserver`."""
+        return self._seen.state()
+
+    def merge(self, state: State) -> None:
+        """Count what another process saw; see `MergingObserver`."""
+        self._seen.merge(state)
 
     def share(self, other: CountingObserver) -> None:
         """Use the histogram of another observer of the same format, before data is seen, instead of its own one."""

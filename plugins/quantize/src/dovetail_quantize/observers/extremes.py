@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.plugin import Observer
 
 from dovetail_quantize.extrema import Extrema
 from dovetail_quantize.integers import integer_bounds, parameters_of_range, slices
+from dovetail_quantize.observers.merging import MergingObserver, State
 
 if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.planning import Parameters
 
 
-class MinMax(Observer):
+class MinMax(MergingObserver):
     """Covers every number seen, and zero, so that nothing saturates.
 
     Definition: the range from the smallest to the largest number of each slice (Jacob et al., "Quantization and
@@ -43,6 +43,14 @@ class MinMax(Observer):
         """Widen the range by the extrema of every slice of one batch."""
         self._seen.widen(low, high)
 
+    def state(self) -> State:
+        """Return the extrema; see `MergingObserver`."""
+        return self._seen.state()
+
+    def merge(self, state: State) -> None:
+        """Widen by what another process saw; see `MergingObserver`."""
+        self._seen.merge(state)
+
     def parameters(self) -> Parameters:
         """Return the parameters for the numbers seen so far.
 
@@ -57,7 +65,7 @@ _LOWEST, _HIGHEST = -140, 130  # exponents of the candidate scales
 _SCALES = 2.0 ** (np.arange(_LOWEST * _PER_OCTAVE, _HIGHEST * _PER_OCTAVE + 1) / _PER_OCTAVE)
 
 
-class Isotone(Observer):
+class Isotone(MergingObserver):
     """Preserves the arg-max of as many rows as possible, for results of Softmax and other probabilities.
 
     Definition: a row runs along the last axis. Its largest number a and the next largest b certainly stay distinct if
@@ -119,6 +127,20 @@ class Isotone(Observer):
         ]
         found = np.where(high > 0, ends, 0)
         return parameters_of_range(self._format, np.zeros_like(found), found)
+
+    def state(self) -> State:
+        """Return extrema and votes; see `MergingObserver`."""
+        return {} if self._changes is None else {**self._extrema.state(), "changes": self._changes}
+
+    def merge(self, state: State) -> None:
+        """Add what another process saw; see `MergingObserver`."""
+        if not state:
+            return
+        changes = state["changes"]
+        if changes.ndim != 2 or changes.shape[1] != _SCALES.size + 1:
+            raise ValueError(f"votes of the shape {changes.shape}")
+        self._extrema.merge(state)
+        self._changes = changes if self._changes is None else self._changes + changes
 
     @property
     def _positive(self) -> int:
