@@ -64,7 +64,7 @@ def test_the_command_takes_all_integers(net, tmp_path, monkeypatch, capsys):
     save(net, "m.onnx")
     np.savez("x.npz", **DATA)
     command = ["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--refine", "none"]
-    assert main(command) == 0
+    assert main([*command, "--no-compare-floats"]) == 0
     first = capsys.readouterr()
     assert "stayed in float32" in first.out + first.err
     assert main([*command, "--all-integers"]) == 0

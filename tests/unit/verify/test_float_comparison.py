@@ -1,4 +1,4 @@
-"""A result in integers is timed beside floats in the fastest engine here, and a note says which is faster."""
+"""Integers are timed beside floats: a note says which are faster here, and slower integers make way for floats."""
 
 import dovetail
 import numpy as np
@@ -10,6 +10,7 @@ from onnx import numpy_helper, parser, save
 GRAPH = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,16] x) => (float[4,16] y) <float[16,16] w> { y = MatMul (x, w) }"""
 NUMBERS = np.random.default_rng(0)
+FLOATS = {"float32", "bfloat16"}
 DATA = {"x": NUMBERS.standard_normal((48, 16)).astype(np.float32)}
 
 
@@ -23,37 +24,101 @@ def product():
 
 @pytest.fixture
 def timed(monkeypatch):
-    """Every result is played to take as long as its place among those that have turns says."""
+    """Runs are played to take the given seconds: those of the result, and of floats by name; others take very long."""
 
-    def play(ours, *floats):
-        seconds = (ours, *floats)
-
+    def play(seconds):
         def times(runs, feeds):
             for run in runs.values():
                 assert run(feeds)["y"].shape == (4, 16)
-            return {name: [seconds[min(at, len(seconds) - 1)]] * 5 for at, name in enumerate(runs)}
+            return {name: [seconds.get(name, 1e3)] * 5 for name in runs}
 
         monkeypatch.setattr(float_comparison, "_times", times)
 
     return play
 
 
+def backends_of(compiled):
+    return {node.backend for node in compiled.plan.nodes}
+
+
+def instead(compiled):
+    return [remark.why for remark in compiled.remarks if remark.rule == "floats-instead"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
-        ((1.5, 2.0, 1.0), "integers do not pay here: this result takes 1.50 of the time of floats in "),
-        ((0.5, 1.0, 2.0), "this result takes 0.50 of the time of floats on the host, the fastest here"),
-        ((1.01, 1.0, 2.0), "integers make this result no faster here: it takes as long as floats on the host"),
+        ({"": 0.5, "host": 1}, "this result takes 0.50 of the time of floats on the host, the fastest here"),
+        ({"": 1.01, "host": 1}, "integers make this result no faster here: it takes as long as floats on the host"),
+        # the request does not allow these floats
+        (
+            {"": 1.5, "host": 2, "cpu-bf16": 1},
+            "integers do not pay here: this result takes 1.50 of the time of floats in cpu-bf16, the fastest here; "
+            "`--backend cpu-bf16` alone is faster",
+        ),
     ],
 )
-def test_a_plan_that_meets_a_goal_is_compared_with_the_fastest_floats(product, timed, seconds, said):
-    timed(*seconds)
+def test_integers_that_the_request_has_nothing_faster_for_stay_with_a_note(product, timed, seconds, said):
+    timed(seconds)
     compiled = dovetail.compile(product, "cpu-int8", data=DATA, min_snr=20)
     assert compiled.verification.pace.startswith(said) and compiled.verification.pace in compiled.verification.notes
+    assert backends_of(compiled) == {"cpu-int8"} and not instead(compiled)
+
+
+@pytest.mark.parametrize("goal", [{"min_snr": 20}, {"min_snr": 70}, {"compare_floats": True}])
+@pytest.mark.parametrize(
+    ("backends", "seconds", "expected"),
+    [
+        (["cpu-int8"], {"": 1.5, "host": 1}, "host"),
+        (["cpu-int8"], {"": 1.5, "host": 2, "cpu-int8 in float32": 1}, "cpu-int8"),
+        (["cpu-int8", "cpu-bf16"], {"": 1.5, "host": 2, "cpu-bf16": 1}, "cpu-bf16"),
+    ],
+)
+def test_floats_of_the_request_that_are_faster_are_taken(product, timed, backends, seconds, expected, goal):
+    """Before a search for a goal as well, which 70 dB need."""
+    timed({**seconds, "floats that meet the goal": 1})
+    compiled = dovetail.compile(product, backends, data=DATA, **goal)
+    assert backends_of(compiled) == {expected} and {str(node.precision) for node in compiled.plan.nodes} <= FLOATS
+    (why,) = instead(compiled)
+    assert why.startswith("nothing is in integers, because they are slower here: a run takes 1.5e+03 ms with them, ")
+    assert compiled.verification.worst_snr_db >= goal.get("min_snr", 0)
+    assert compiled.plan.summary.get("accuracy", {}).get("met", True)
+
+
+def test_a_note_names_faster_floats_that_the_request_does_not_allow(product, timed):
+    timed({"": 1.5, "host": 1, "cpu-bf16": 0.5})
+    compiled = dovetail.compile(product, "cpu-int8", data=DATA, min_snr=20)
+    assert backends_of(compiled) == {"host"}
+    said = "floats in cpu-bf16 take 0.50 of the time of this result: `--backend cpu-bf16` is faster"
+    assert compiled.verification.pace == said
+
+
+def test_floats_that_are_slower_once_they_meet_the_goal_are_not_taken(product, timed):
+    """Without raised nodes cpu-bf16 would be faster, with them it is not; the host is slower anyway."""
+    timed({"": 1.5, "host": 2, "cpu-bf16": 1, "floats that meet the goal": 2})
+    goal = dovetail.compile(product, "cpu-bf16", data=DATA).verification.worst_snr_db + 3
+    compiled = dovetail.compile(product, ["cpu-int8", "cpu-bf16"], data=DATA, min_snr=goal)
+    assert not instead(compiled)
+
+
+@pytest.mark.parametrize(
+    "more", [{"all_integers": True}, {"compare_floats": False}, {"low": "*"}, {"pins": "*=cpu-int8"}]
+)
+def test_who_asks_for_integers_has_them(product, timed, more):
+    timed({"": 1.5, "host": 1})
+    compiled = dovetail.compile(product, "cpu-int8", data=DATA, min_snr=20, **more)
+    assert backends_of(compiled) == {"cpu-int8"} and not instead(compiled)
+    assert bool(compiled.verification.pace) == ("compare_floats" not in more)
+
+
+def test_weights_alone_stay_in_integers(product, timed):
+    timed({"": 1.5, "host": 1})
+    compiled = dovetail.compile(product, "cpu-int8:weights=int8", data=DATA, min_snr=20)
+    assert backends_of(compiled) == {"cpu-int8"} and "do not pay" in compiled.verification.pace
 
 
 def test_it_is_measured_here(product):
-    compiled = dovetail.compile(product, "cpu-int8", data=DATA, min_snr=20)
+    compiled = dovetail.compile(product, "cpu-int8", data=DATA, min_snr=20, all_integers=True)
     assert "floats" in compiled.verification.pace and "the fastest here" in compiled.verification.pace
 
 
@@ -75,7 +140,7 @@ def test_the_command_compares_without_a_goal_too(product, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     save(product, "m.onnx")
     np.savez("x.npz", **DATA)
-    command = ["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz"]
+    command = ["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--all-integers"]
     assert main(command) == 0
     said = capsys.readouterr()
     assert "the fastest here" in said.out + said.err

@@ -77,7 +77,7 @@ LOUD_AT_THE_END = [1.0] * 9 + [100.0] * 3
 @pytest.mark.parametrize("goal", [{}, {"min_snr": 5}])
 def test_what_judges_has_calibrated_nothing(product, goal):
     """The last samples, which judge, are a hundred times as loud as those that calibrate: their noise shows."""
-    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), **goal)
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), compare_floats=False, **goal)
     if goal:
         assert compiled.plan.summary["accuracy"]["raised"], "the scales do not fit what judges"
     else:

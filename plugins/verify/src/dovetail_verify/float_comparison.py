@@ -1,11 +1,11 @@
-"""The time of a result in integers beside that of floats in the fastest engine of this machine."""
+"""The time of a result in integers beside that of floats on this machine."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -14,10 +14,11 @@ from dovetail.planning import HOST
 from dovetail.plugin.loading import load_chosen, make_engine
 from dovetail_runtime.data.batches import batches
 
-from dovetail_verify.runners import runner
+from dovetail_verify.runners import runner, weights_within
 
 if TYPE_CHECKING:
     import numpy as np
+    from dovetail.passes import Request
     from dovetail.plugin import Backend, CompiledModel, CompileJob
 
     Feeds = Mapping[str, np.ndarray]
@@ -27,47 +28,113 @@ _SECONDS = 1.0  # of a comparison, if its runs are short
 _FEWEST, _MOST = 5, 50  # rounds
 _LONGEST = 10.0  # seconds; fewer rounds are run where one takes that long
 _CLEAR = 0.03  # relative; processes that run the same model differ by nearly as much
+_KEPT_WEIGHTS = 1 << 28  # bytes; results of a larger model are compiled anew for each comparison
 
 
-def compared_with_floats(job: CompileJob, compiled: CompiledModel, data: object) -> str:
-    """Say whether a result with integers is faster than floats here; empty without integers, or without an engine here.
+@dataclass(frozen=True)
+class Comparison:
+    """Seconds of runs that took turns.
 
-    The floats are the source on the host, and the result of every installed backend without integers that runs on the
-    host's device. All have turns on one input.
+    Attributes:
+        times: By name, a time per round; that of the result is the empty string.
+    """
+
+    times: Mapping[str, list[float]]
+
+    def ratio(self, name: str, to: str = "") -> float:
+        """Return the median of the ratios of one's time to another's."""
+        return statistics.median(one / other for one, other in zip(self.times[name], self.times[to]))
+
+    def milliseconds(self, name: str = "") -> float:
+        """Return the median of the times."""
+        return 1e3 * statistics.median(self.times[name])
+
+    def fastest(self, names: Collection[str] | None = None) -> str:
+        """Return the fastest floats: of all, or of those that are named; empty if none of these was run."""
+        among = [name for name in self.times if name and (names is None or name in names)]
+        return min(among, key=lambda name: statistics.median(self.times[name]), default="")
+
+    def slower(self, name: str, to: str) -> bool:
+        """Check whether one is slower than another beyond what two processes with the same model differ by."""
+        pairs = [one / other for one, other in zip(self.times[name], self.times[to])]
+        return statistics.median(pairs) > 1 + _CLEAR and sum(pair > 1 for pair in pairs) >= 0.75 * len(pairs)
+
+    def text(self) -> str:
+        """Say whether the result, which has integers, is faster than floats."""
+        fastest = self.fastest()
+        ratio, floats = self.ratio("", fastest), described(fastest)
+        if self.slower("", fastest):
+            way = "`dovetail tune` finds the fastest plan within a goal"
+            if fastest != HOST and " " not in fastest:
+                way = f"`--backend {fastest}` alone is faster, and {way}"
+            taken = f"this result takes {ratio:.2f} of the time of {floats}, the fastest here"
+            return f"integers do not pay here: {taken}; {way}"
+        if ratio < 1 - _CLEAR:
+            return f"this result takes {ratio:.2f} of the time of {floats}, the fastest here"
+        if ratio > 1 + _CLEAR:
+            return f"this result takes about as long as {floats}, the fastest here; times differ too much to tell"
+        return f"integers make this result no faster here: it takes as long as {floats}, the fastest here"
+
+
+def described(name: str) -> str:
+    """Return what floats are called in a sentence."""
+    return "floats on the host" if name == HOST else f"floats in {name}"
+
+
+class FloatRivals:
+    """Floats of a model on this machine, which results of a compilation are timed beside.
+
+    They are the source on the host, the result of every installed backend without integers that runs on the host's
+    device, and what the request itself allows.
 
     Args:
-        job: The compilation.
-        compiled: The result.
-        data: Data with the input.
+        job: The compilation; its request has data, whose first input is run.
+        allowed: Requests without integers in the formats of the job's request, by name.
+
+    Attributes:
+        allowed: See `allowed`.
     """
-    if not _has_integers_here(job, compiled):
-        return ""
-    feeds, _ = next(batches(job.original, data, compiled.model))
-    runs: dict[str, Run] = {"": runner(compiled)}
-    for name in (HOST, *_float_backends(job)):
-        try:
-            runs[name] = runner(_in_floats(job, name))
-        except DovetailError:
-            continue  # it is no faster than what runs
-    if len(runs) < 2:
-        return ""
-    times = _times(runs, feeds)
-    fastest = min((name for name in times if name), key=lambda name: statistics.median(times[name]))
-    pairs = [ours / theirs for ours, theirs in zip(times[""], times[fastest])]
-    ratio = statistics.median(pairs)
-    floats = f"floats in {fastest}" if fastest != HOST else "floats on the host"
-    if ratio > 1 + _CLEAR:
-        way = "`dovetail tune` finds the fastest plan within a goal"
-        if fastest != HOST:
-            way = f"`--backend {fastest}` alone is faster, and {way}"
-        taken = f"this result takes {ratio:.2f} of the time of {floats}, the fastest here"
-        return f"integers do not pay here: {taken}; {way}"
-    if ratio < 1 - _CLEAR:
-        return f"this result takes {ratio:.2f} of the time of {floats}, the fastest here"
-    return f"integers make this result no faster here: it takes as long as {floats}, the fastest here"
+
+    def __init__(self, job: CompileJob, allowed: Mapping[str, Request]):
+        self._job, self.allowed = job, allowed
+        self._runs: dict[str, Run] = {}
+        self._kept = weights_within(job.original, _KEPT_WEIGHTS)
+
+    def compared(self, compiled: CompiledModel, beside: Mapping[str, CompiledModel] | None = None) -> Comparison | None:
+        """Time a result in turns with the floats; None if it has no integers, or none on the host's device alone.
+
+        Args:
+            compiled: The result.
+            beside: More results that have turns, by name.
+
+        Raises:
+            DovetailError: The result cannot be run.
+        """
+        job = self._job
+        if not has_integers_here(job, compiled):
+            return None
+        feeds, _ = next(batches(job.original, job.request.data, compiled.model))
+        runs = self._runs or self._loaded()
+        if self._kept:
+            self._runs = runs
+        more = {name: runner(other) for name, other in (beside or {}).items()}
+        return Comparison(_times({"": runner(compiled), **runs, **more}, feeds)) if runs else None
+
+    def _loaded(self) -> dict[str, Run]:
+        """Compile everything in floats; what cannot run is left out, since it is no faster than what runs."""
+        job = self._job
+        runs: dict[str, Run] = {}
+        requests = {HOST: _in_floats(job, HOST)}
+        requests |= {name: _in_floats(job, name) for name in _float_backends(job)}
+        for name, request in (requests | dict(self.allowed)).items():
+            try:
+                runs[name] = runner(_compiled(job, request))
+            except DovetailError:
+                continue
+        return runs
 
 
-def _has_integers_here(job: CompileJob, compiled: CompiledModel) -> bool:
+def has_integers_here(job: CompileJob, compiled: CompiledModel) -> bool:
     """Check whether nodes are in integers, all of them on the host's device, whose times say something."""
     device = job.ctx.host.device
     integers = {backend.name: backend.device for backend in job.ctx.backends if backend.has_integers}
@@ -99,17 +166,21 @@ def _runs_here(backend: Backend, job: CompileJob) -> bool:
     return any(engine.available()[0] for engine in engines)
 
 
-def _in_floats(job: CompileJob, backend: str) -> CompiledModel:
-    """Compile the source for a backend in floats, or for the host alone, in the shapes of the request."""
-    from dovetail.compiler import Driver
-    from dovetail.passes import Context
-
-    request = replace(
-        job.request, backends=() if backend == HOST else (BackendChoice(backend),), data=None, plan=None,
+def _in_floats(job: CompileJob, backend: str) -> Request:
+    """Return a request for a backend in floats, or for the host alone, in the shapes of the job's."""
+    return replace(
+        job.request, backends=() if backend == HOST else (BackendChoice(backend),), strategy=None, data=None, plan=None,
         pins=(), pin_origins={}, low=(), high=(),
         options={name: value for name, value in job.request.options.items() if name == "fix-shapes"},
     )  # fmt: skip
-    ctx = Context(request, plugins=job.ctx.plugins)
+
+
+def _compiled(job: CompileJob, request: Request) -> CompiledModel:
+    """Compile the source without data, which times of floats do not need."""
+    from dovetail.compiler import Driver
+    from dovetail.passes import Context
+
+    ctx = Context(replace(request, data=None), plugins=job.ctx.plugins)
     ctx.load_backends()
     return Driver(job.original, ctx).compile()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
+    from dovetail_verify.floats_instead import FloatsInstead
     from dovetail_verify.held_out import HeldOut
     from dovetail_verify.layers import LayerErrors
     from dovetail_verify.preparation import PreparationCheck
@@ -35,10 +36,10 @@ class VerifyResult(Option):
             on random inputs if the model is small, before anything is decided; by default unless `verify` is False. A
             difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        compare_floats: Compare the time of a result with integers with that of floats in the fastest engine here; by
-            default (None) where there are goals.
-        all_integers: Leave no node in floats that data says is too costly in integers, as is done on this machine's own
-            device otherwise.
+        compare_floats: Compare the time of a result with integers with that of floats here, and return floats where
+            these are faster, in the formats of the request; by default (None) where there are goals.
+        all_integers: Leave no node in floats that data says is too costly or too slow in integers, as is done on this
+            machine's own device otherwise.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
@@ -58,10 +59,14 @@ class VerifyResult(Option):
             "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
         )
         parser.add_argument(
-            "--no-compare-floats", action="store_true", help="do not compare the time of integers with that of floats"
+            "--no-compare-floats",
+            action="store_true",
+            help="do not compare the time of integers with that of floats, nor return the faster",
         )
         parser.add_argument(
-            "--all-integers", action="store_true", help="leave no node in floats that is too costly in integers"
+            "--all-integers",
+            action="store_true",
+            help="leave no node in floats that is too costly or too slow in integers",
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -116,6 +121,7 @@ class VerifyResult(Option):
         """
         goals, verify, data = _goals(job.keywords), job.keywords.get("verify"), job.request.data
         goals.check_data(data)
+        floats = _floats_instead(job, bool(goals))
         if data is not None:
             goals.check_model(job.original)
         if _order(job.keywords) and data is None:
@@ -133,7 +139,7 @@ class VerifyResult(Option):
         held_out: HeldOut | None = None
         measures = verify or verify is None and data is not None
         if not goals:
-            compiled, held_out = _compiled(job, proceed, divided=measures)
+            compiled, held_out = _compiled(job, proceed, measures, floats)
         elif job.recognized is not None:
             # A recognized result was measured before; its source is not available, and not needed.
             from dovetail_verify.accuracy.goals import recorded_failure
@@ -141,7 +147,7 @@ class VerifyResult(Option):
             compiled = proceed()
             failure = recorded_failure(compiled, goals)
         else:
-            compiled, failure = _meeting(goals, job, proceed)
+            compiled, failure = _meeting(goals, job, proceed, floats)
         compiled.plan.remarks += prepared.remarks if prepared is not None else ()
         layers = self._layers(job, compiled, data if held_out is None else held_out.judgment)
         if compiled.verification is None and measures:
@@ -160,8 +166,7 @@ class VerifyResult(Option):
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
-            if data is not None and (asked if (asked := job.keywords.get("compare_floats")) is not None else goals):
-                verification.pace = _pace(job, compiled, data)
+            verification.pace = floats.pace if floats is not None else ""
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
@@ -210,15 +215,30 @@ def _goals(keywords: Mapping[str, Any]) -> Goals:
     return Goals(**{name: keywords.get(name) for name in GOALS})
 
 
-def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
+def _floats_instead(job: CompileJob, goals: bool) -> FloatsInstead | None:
+    """Return what decides between integers and floats; None if they are not compared, or cannot be."""
+    asked = job.keywords.get("compare_floats")
+    compares = goals if asked is None else asked
+    if not compares or job.request.data is None or job.recognized is not None or job.ctx.try_engines is False:
+        return None
+    from dovetail_verify.floats_instead import FloatsInstead
+
+    return FloatsInstead(job)
+
+
+def _meeting(
+    goals: Goals, job: CompileJob, proceed: Proceed, floats: FloatsInstead | None
+) -> tuple[CompiledModel, DovetailError | None]:
     """Compile a result that meets the goals, or the most accurate one with the reason for the miss."""
     from dovetail_verify.accuracy.formats import meet_goals_over_formats
 
-    outcome = meet_goals_over_formats(job, proceed, goals)
+    outcome = meet_goals_over_formats(job, proceed, goals, floats)
     return outcome.compiled, outcome.failure
 
 
-def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[CompiledModel, HeldOut | None]:
+def _compiled(
+    job: CompileJob, proceed: Proceed, divided: bool, floats: FloatsInstead | None
+) -> tuple[CompiledModel, HeldOut | None]:
     """Compile without goals, on a part of the data if the rest of it is to judge, and a backend learns from data."""
     data, given = job.request.data, job.ctx.try_engines is False  # nothing runs here
     # Passes measure data for integers and for low floats.
@@ -228,14 +248,27 @@ def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[Compile
     from dovetail_verify.held_out import HeldOut, record_use
 
     if divided:
-        from dovetail_verify.accuracy.costly_nodes import without_costly_nodes
-
         held_out = HeldOut(job, proceed, searched=False)
         compiled = held_out.compile()
-        return (compiled if given else without_costly_nodes(job, held_out, compiled)), held_out
+        return (compiled if given else _within_reason(job, held_out, compiled, floats)), held_out
     compiled = proceed()
     record_use(compiled, data)
     return compiled, None
+
+
+def _within_reason(
+    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
+) -> CompiledModel:
+    """Return a result without nodes that are too costly in integers, or without any if they are slower than floats."""
+    from dovetail_verify.accuracy.costly_nodes import as_accurate, without_costly_nodes
+
+    def instead(result: CompiledModel) -> CompiledModel | None:
+        return floats.of(result, as_accurate(job, held_out, result)) if floats is not None else None
+
+    if (faster := instead(compiled)) is not None:
+        return faster
+    result = without_costly_nodes(job, held_out, compiled)
+    return result if result is compiled else instead(result) or result
 
 
 def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
@@ -250,18 +283,6 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
     if held_out is not None and any(node.backend != HOST for node in compiled.plan.nodes):
         found.held_back = held_out.split.text
     return found
-
-
-def _pace(job: CompileJob, compiled: CompiledModel, data: object) -> str:
-    """Say whether integers make a result faster than floats; empty if it is an existing one, or runs elsewhere."""
-    if job.recognized is compiled or job.ctx.try_engines is False:
-        return ""
-    from dovetail_verify.float_comparison import compared_with_floats
-
-    try:
-        return compared_with_floats(job, compiled, data)
-    except DovetailError:
-        return ""  # the result itself was run before
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:

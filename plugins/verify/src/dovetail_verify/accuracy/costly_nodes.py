@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -14,6 +16,7 @@ from dovetail_verify.functions import layers_of_request
 from dovetail_verify.runners import runner, source_runner
 
 if TYPE_CHECKING:
+    from dovetail.passes import Request
     from dovetail.plugin import CompiledModel, CompileJob
 
     from dovetail_verify.held_out import HeldOut
@@ -66,7 +69,7 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     better = held_out.compile(dict.fromkeys(names, ("high", asks)))
     after = _worst(job, held_out, better)
     if after <= before:
-        return held_out.compile()
+        return compiled
     said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
     more = ", ..." if len(costly) > _NAMED else ""
     why = (
@@ -76,6 +79,25 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     advice = "--all-integers leaves none in floats; --min-snr 30 raises what is needed for a goal"
     better.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice))
     return better
+
+
+def as_accurate(
+    job: CompileJob, held_out: HeldOut, compiled: CompiledModel
+) -> Callable[[Request], CompiledModel | None]:
+    """Return a function that compiles a request if the result is as accurate as another one, or leaves 25 dB.
+
+    Args:
+        job: The compilation.
+        held_out: Its data; the part that calibrates is looked at.
+        compiled: The result to compare with.
+    """
+
+    def meets(request: Request) -> CompiledModel | None:
+        floats = held_out.compile(request=replace(request, data=held_out.request.data))
+        enough = min(_worst(job, held_out, compiled), _POOR)
+        return floats if _worst(job, held_out, floats) >= enough else None
+
+    return meets
 
 
 def _worst(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -49,7 +49,14 @@ class Raised:
     failure: DovetailError | None = None
 
 
-def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: Engines, split: DataSplit) -> Raised:
+def meet_goals(
+    trials: AccuracyTrials,
+    request: Request,
+    goals: Goals,
+    engines: Engines,
+    split: DataSplit,
+    instead: Callable[[CompiledModel], Raised | None] | None = None,
+) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
 
     Args:
@@ -58,6 +65,8 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
         goals: Goals for every float output.
         engines: The host's engines, for the run over single nodes.
         split: The data in parts; the search sees one of them, and another one judges.
+        instead: Called with the result if it misses the goals with nothing raised, before a search: returns another
+            result that is better than any that the search may find, or None.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
@@ -68,6 +77,8 @@ def meet_goals(trials: AccuracyTrials, request: Request, goals: Goals, engines: 
     low = final.judged(seen)
     if not goals.missed(seen.verification) and not goals.missed(low.verification):
         return Raised(record(low, low, goals, final.runs, split))
+    if instead is not None and (other := instead(low.result)) is not None:
+        return other
     aim = goals.tightened(_spread(trials, split, seen))
     low, seen = replace(low, compiled=None), replace(seen, compiled=None)
     search = trials.over(split.part(Use.SEARCH), cautious=True, searching=True)
