@@ -1,13 +1,15 @@
 """Patterns that OpenVINO computes wrongly, or refuses, in low precision, and the engine repairs."""
 
+import dovetail
 import numpy as np
+import onnx
 import openvino as ov
 import pytest
 from dovetail_cpu_int8.engine import OpenVinoCpuInt8
 from dovetail_cpu_int8.repairs import repair_low_precision
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 
-from .nets import compiled, net, samples
+from .nets import compiled, net, plugins, quantized, samples
 from .test_engine import computed, region
 
 CASES = {
@@ -43,6 +45,26 @@ def test_what_is_repaired_is_computed_as_the_file_says(body):
     exact = computed(OnnxRuntimeCpu(), region(result), feeds, optimize="none")
     found = computed(OpenVinoCpuInt8(), region(result), feeds)
     assert np.abs(found - exact).max() <= 2 * np.abs(exact).max() / 255
+
+
+@pytest.mark.parametrize("shape", ["1,4,6,6", "1,4,h,k"], ids=["fixed", "open"])
+@pytest.mark.parametrize(
+    "body",
+    ["a = Conv (x, v) c = Conv (a, v, b) y = Mul (a, c)", "y = Conv (x, v) c = Conv (y, v, b)"],
+    ids=["read by another", "an output"],
+)
+def test_a_convolution_without_a_bias_that_is_read_quantized_and_in_floats(body, shape):
+    model, data = net(body, x=shape), samples(net(body), 17)
+    if "y = Conv" in body:
+        model.graph.output.add().CopyFrom(onnx.helper.make_tensor_value_info("c", 1, None))
+    result = dovetail.compile(model, "cpu-int8", data=data[:16], refine="none", verify=False, plugins=plugins())
+    assert {"x", "y" if "y = Conv" in body else "a"} <= quantized(result)
+    exact, found = (
+        engine.load(region(result), {"optimize": "none"} if engine.name != "openvino-cpu-int8" else {}).run(data[16])
+        for engine in (OnnxRuntimeCpu(), OpenVinoCpuInt8())
+    )
+    for name, array in exact.items():
+        assert np.abs(found[name] - array).max() <= 2 * np.abs(array).max() / 255
 
 
 def test_a_graph_without_conversions_is_left_alone():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
 _NOTHING = 1e-30
+_CHANNELS = {"Convolution": 1, "GroupConvolution": 1, "MatMul": -1}  # the axis of the channels of a product's result
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
 
 
@@ -33,6 +34,8 @@ def repair_low_precision(model: ov.Model) -> None:
     - a Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale, and
       refuses the MatMul over them.
 
+    A product of low precision that has no bias gets one that changes nothing (`_add_bias`).
+
     OpenVINO also refuses an Interpolate after a MatMul in 8 bits; the barrier comes before it. MaxPool after a
     convolution is repaired in every precision (`dovetail_cpu_bf16.pools`).
     """
@@ -45,42 +48,48 @@ def repair_low_precision(model: ov.Model) -> None:
         fused = kind == "Concat" and _is_quantized_for(node, multiplied)
         if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
             insert_barrier_after(node)
-        elif kind == "MatMul" and _has_no_bias(node):
-            _add_bias(node)
+        elif kind in _CHANNELS and _has_no_bias(node, kind):
+            _add_bias(node, _CHANNELS[kind])
         elif kind == "Interpolate":
             node.input(0).replace_source_output(fusion_barrier(node.input_value(0)).output(0))
 
 
-def _add_bias(node: ov.Node) -> None:
-    """Add a bias that changes no result to a product with a constant.
+def _add_bias(node: ov.Node, axis: int) -> None:
+    """Add a bias that changes no result to a product with a constant, whose channels are along an axis.
 
-    On one thread, OpenVINO computes any numbers where two such products of one shape without a bias follow each other.
-    A bias of equal numbers is no bias to it.
+    On one thread, OpenVINO computes any numbers where two MatMuls of one shape without a bias follow each other. Where
+    the result of a convolution without a bias is read in floats and quantized, and its extents are open, it gives zeros
+    to what reads the integers. A bias of equal numbers is no bias to it.
     """
     import numpy as np
     from openvino import opset13
 
     readers = list(node.output(0).get_target_inputs())
-    columns = node.output(0).get_partial_shape()[-1].get_length()
-    biased = opset13.add(
-        node.output(0), opset13.constant(np.float32(_NOTHING) * np.arange(1, columns + 1, dtype=np.float32))
-    )
+    shape = node.output(0).get_partial_shape()
+    channels = shape[axis].get_length()
+    bias = np.float32(_NOTHING) * np.arange(1, channels + 1, dtype=np.float32)
+    behind = len(shape) - 1 - axis if axis >= 0 else -1 - axis
+    biased = opset13.add(node.output(0), opset13.constant(bias.reshape(channels, *[1] * behind)))
     biased.set_friendly_name(f"{node.get_friendly_name()}/bias")
+    biased.output(0).get_tensor().set_names(node.output(0).get_names())
+    node.output(0).get_tensor().set_names(set())
     for port in readers:
         port.replace_source_output(biased.output(0))
 
 
-def _has_no_bias(node: ov.Node) -> bool:
-    """Check whether a MatMul multiplies by dequantized constants, and no Add of a constant alone reads its result."""
+def _has_no_bias(node: ov.Node, kind: str) -> bool:
+    """Check whether a product multiplies by dequantized constants, and no Add of a constant alone reads its result."""
     weight, shape = node.input_value(1).get_node(), node.output(0).get_partial_shape()
-    if shape.rank.is_dynamic or not shape.rank.get_length() or shape[shape.rank.get_length() - 1].is_dynamic:
+    if shape.rank.is_dynamic or not shape.rank.get_length() or shape[_CHANNELS[kind]].is_dynamic:
         return False
     while weight.get_type_name() in _PASSING and weight.get_input_size():
         weight = weight.input_value(0).get_node()
-    readers = list(node.output(0).get_target_inputs())
-    if weight.get_type_name() != "Constant" or any(port.get_node().get_type_name() == "Result" for port in readers):
+    readers = [port.get_node().get_type_name() for port in node.output(0).get_target_inputs()]
+    if weight.get_type_name() != "Constant":
         return False
-    return len(readers) != 1 or readers[0].get_node().get_type_name() != "Add"
+    if kind != "MatMul":
+        return len(readers) > 1
+    return "Result" not in readers and readers != ["Add"]
 
 
 def _always(node: ov.Node) -> bool:
