@@ -58,9 +58,9 @@ class FloatsInstead:
             DovetailError: The result cannot be run.
         """
         comparison = self._rivals.compared(compiled)
+        self.pace = comparison.text() if comparison is not None else ""
         if comparison is None:
             return None
-        self.pace = comparison.text()
         if not _quantizes_activations(compiled):
             return None
         allowed = [name for name in self._rivals.allowed if name in comparison.times]
