@@ -135,10 +135,12 @@ def test_what_starts_at_once_is_checked(cache, model, compiled, loaded, tmp_path
     assert loaded and "cpu-bf16 2/2 nodes" in session.compiled.summary()
     for _ in range(2):
         dovetail.InferenceSession(model, backend="host")
-    (start,) = [path for path in cache.folder.glob("*/start.json") if (path.parent / "result").exists()]
-    expected = answers(session)
-    for damage in ("{}", "[]", start.read_text().replace("model.onnx", "nothing.onnx"), "\xff"):
-        start.write_text(damage, encoding="latin-1")
+    (entry,) = [entry for entry in cache.entries() if (entry.folder / "files").exists()]
+    about = json.loads((entry.folder / "about.json").read_text())
+    start, expected = about["facts"]["start"], answers(session)
+    for damage in ({}, [], "nothing", {**start, "model": "nothing.onnx"}, {**start, "files": [3]}):
+        about["facts"]["start"] = damage
+        (entry.folder / "about.json").write_text(json.dumps(about))
         np.testing.assert_allclose(answers(dovetail.InferenceSession(model, backend="host")), expected, atol=0.02)
 
 

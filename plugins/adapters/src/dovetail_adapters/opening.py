@@ -133,6 +133,8 @@ class Opening:
             files = [self.saved / _MODEL, self.saved, *weight_files(compiled.model)]
         else:
             files = self._cache.result_files(self._key.digest)
+        if not files:  # not kept, such as for lack of space
+            return
         start = {"model": str(files[0].absolute()), "is_last": whole.is_last, **vars(whole.start)}
         self._cache.store_start(self._key.digest, str(self.saved or ""), start, files)
 
