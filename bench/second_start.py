@@ -48,7 +48,7 @@ def rows_of(model: str, backend: str, peer: str, repeat: int) -> list[dict]:
         # Imports happen inside of calls as well: another model is loaded first where the call alone is timed.
         warm = f"InferenceSession({str(tiny)!r}, backend={backend!r})\n"
         started(*ours, environment)
-        result = next(Path(work, "cache").glob("*/result/model.onnx"))
+        result = next(Path(work, "cache").glob("*/files/model.onnx"))
         started(*ours, environment, warm)
         theirs = PEERS[peer][0], PEERS[peer][1].format(result=str(result))
         warm_peer = PEERS[peer][1].format(result=str(tiny)) + "\n"
