@@ -60,7 +60,7 @@ FORMS = {
 @pytest.mark.parametrize("body", FORMS.values(), ids=FORMS)
 def test_onnx_runtime_computes_exactly(body, monkeypatch):
     """Weights are near 127 and activations near 255, so that every sum would saturate."""
-    monkeypatch.setattr("dovetail_host.onnxruntime_cpu.saturates_dot_products", lambda: True)
+    monkeypatch.setattr("dovetail_host.session_source.saturates_dot_products", lambda: True)
     text = f"""<ir_version: 10, opset_import: ["": 20]> g (float[8,8] x) => (float[8,8] y)
         <float t = {{0.02}}, float r = {{20}}, uint8 u = {{0}}, int8 z = {{0}}> {{
             q = QuantizeLinear (x, t, u) f = DequantizeLinear (q, t, u) {body} }}"""

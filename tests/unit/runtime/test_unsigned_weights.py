@@ -139,7 +139,7 @@ def test_no_signed_weight_is_multiplied_with_unsigned_data(what, monkeypatch):
             kinds = {value.dtype.name for value in node.inputs if value is not None and value.dtype is not None}
             assert "INT8" not in kinds, node
     expected = computed(model)
-    monkeypatch.setattr("dovetail_host.onnxruntime_cpu.saturates_dot_products", lambda: True)
+    monkeypatch.setattr("dovetail_host.session_source.saturates_dot_products", lambda: True)
     np.testing.assert_allclose(computed(model), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -148,5 +148,5 @@ def test_products_that_are_exact_stay(what, monkeypatch):
     model = model_of(*KEPT[what])
     assert with_unsigned_weights(dovetail.open(model)) is None
     expected = computed(model)
-    monkeypatch.setattr("dovetail_host.onnxruntime_cpu.saturates_dot_products", lambda: True)
+    monkeypatch.setattr("dovetail_host.session_source.saturates_dot_products", lambda: True)
     np.testing.assert_array_equal(computed(model), expected)

@@ -115,7 +115,9 @@ class FolderCache:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             entry.mkdir(mode=0o700, parents=True, exist_ok=True)
             path = entry / _ABOUT
-            known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"about": about, "facts": {}}
+            known: dict[str, Any] = {"about": about, "facts": {}}
+            if path.exists():
+                known = json.loads(path.read_text(encoding="utf-8"))
             text = json.dumps({**known, "facts": {**known["facts"], **facts}})
             handle, made = tempfile.mkstemp(prefix=".", dir=entry)  # others may read it meanwhile
             with open(handle, "w", encoding="utf-8") as file:
