@@ -37,13 +37,10 @@ class ContextEmitter(Emitter):
         """Return the versions of ONNX Runtime and of the provider's library; empty if the provider is not here."""
         if not self.provider.available().ok:
             return ""
-        host = self.provider.host(self.title)
         try:
-            found = host.ask("describe", provider=self.provider.name, library=self.provider.library)
+            found = self.provider.described()
         except EngineError:
             return ""
-        finally:
-            host.close()
         return f"onnxruntime {found['onnxruntime']} {found['library']}".strip()
 
     def provider_options(self, region: EmittedRegion) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, 
 from dovetail_runtime import engine_source
 
 from dovetail_onnxruntime_ep.context import compiled_context, sent
-from dovetail_onnxruntime_ep.providers import Provider
+from dovetail_onnxruntime_ep.providers import IdleProcesses, Provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +43,9 @@ class ProviderEngine(Engine):
     loads_artifacts = True
     reads = Reads(opset=23, ir_version=11, types=TYPES)
 
+    def __init__(self) -> None:
+        self._idle = IdleProcesses()
+
     def available(self) -> Availability:
         """Return whether the provider may run here, from what is installed."""
         return self.provider.available()
@@ -73,7 +76,7 @@ class ProviderEngine(Engine):
         Raises:
             EngineError: The provider is not here, or refuses the region or some of its nodes.
         """
-        host = self.provider.host(self.name)
+        host = self.provider.host(self.name, self._idle)
         if region.artifact is not None:
             names: list[str] = []
             stay: list[str] = []

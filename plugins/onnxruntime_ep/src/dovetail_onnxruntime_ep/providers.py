@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 _WORKER = "dovetail_onnxruntime_ep.sessions"
-_found: dict[tuple[str, str, str], list[str] | EngineError] = {}
+_found: dict[tuple[str, str, str], Mapping[str, Any] | EngineError] = {}
 _lock = threading.Lock()
 _SECONDS = 600.0  # of one call in another environment: large models compile for minutes
+_MOST_SESSIONS = 200  # of one process, one after the other
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,14 @@ class Provider:
         Raises:
             EngineError: It finds none, or does not load.
         """
+        return list(self.described()["devices"])
+
+    def described(self) -> Mapping[str, Any]:
+        """Return the versions of ONNX Runtime and of the provider's library, and its devices; asked once.
+
+        Raises:
+            EngineError: It finds no device, or does not load.
+        """
         key = self.name, self.library, self.place
         with _lock:
             if key not in _found:
@@ -117,21 +126,27 @@ class Provider:
             raise found
         return found
 
-    def _asked(self) -> list[str] | EngineError:
+    def _asked(self) -> Mapping[str, Any] | EngineError:
         # In a process of its own, because listings ask, too, and importing ONNX Runtime takes long.
         host = OtherEnvironment(self, self.package, self.place)
         try:
-            return list(host.ask("describe", provider=self.name, library=self.library)["devices"])
+            found: Mapping[str, Any] = host.ask("describe", provider=self.name, library=self.library)
+            return found
         except EngineError as error:
             return error
         finally:
             host.close()
 
-    def host(self, title: str) -> ProviderHost:
-        """Return what holds sessions of the provider: this process, or one of their own, in its environment or this."""
+    def host(self, title: str, idle: IdleProcesses | None = None) -> ProviderHost:
+        """Return what holds sessions of the provider: this process, or one of their own, in its environment or this.
+
+        Args:
+            title: The name of the engine, for messages.
+            idle: Processes without sessions, which are used before another one is started.
+        """
         place = self.place
         apart = bool(place) or self.crashes
-        return OtherEnvironment(self, title, place) if apart else ThisProcess(self, title)
+        return OtherEnvironment(self, title, place, idle) if apart else ThisProcess(self, title)
 
 
 class ProviderHost(Protocol):
@@ -179,6 +194,33 @@ class ThisProcess:
         self._numbers.clear()
 
 
+class IdleProcesses:
+    """Processes of an engine whose sessions are closed: importing ONNX Runtime and a provider takes a second.
+
+    One of them is kept, as long as this object lives, and replaced after many sessions, as providers leak.
+    """
+
+    def __init__(self) -> None:
+        self._kept: tuple[str, Tool, int] | None = None
+        self._lock = threading.Lock()
+
+    def take(self, place: str) -> tuple[Tool | None, int]:
+        """Return a process of an environment and its number of sessions so far; None if there is none."""
+        with self._lock:
+            if self._kept is None or self._kept[0] != place:
+                return None, 0
+            (_, tool, sessions), self._kept = self._kept, None
+            return tool, sessions
+
+    def give(self, place: str, tool: Tool, sessions: int) -> None:
+        """Keep a process, or end it."""
+        with self._lock:
+            if self._kept is None and sessions < _MOST_SESSIONS:
+                self._kept = place, tool, sessions
+                return
+        tool.close()
+
+
 class OtherEnvironment:
     """Sessions in a process of another environment.
 
@@ -186,15 +228,37 @@ class OtherEnvironment:
         provider: The provider.
         title: The name of the engine, for messages.
         place: The environment's folder, or its interpreter; empty for this one.
+        idle: Processes to use before another one is started; this one goes there when it is closed.
     """
 
-    def __init__(self, provider: Provider, title: str, place: str):
-        self._tool = Tool.start(_WORKER, title=title, hint=provider.hint, python=place, timeout=_SECONDS)
+    def __init__(self, provider: Provider, title: str, place: str, idle: IdleProcesses | None = None):
+        self._idle, self._place, self._numbers = idle, place, list[int]()
+        known, self._sessions = idle.take(place) if idle is not None else (None, 0)
+        self._tool: Tool | None = known
+        if known is None:
+            self._tool = Tool.start(_WORKER, title=title, hint=provider.hint, python=place, timeout=_SECONDS)
 
     def ask(self, function: str, /, **given: Any) -> Any:
         """Call a function; see `ProviderHost`."""
-        return self._tool.ask(function, **given)
+        if self._tool is None:
+            raise EngineError("the session is closed")
+        answer = self._tool.ask(function, **given)
+        if function == "load":
+            self._numbers.append(answer["number"])
+        return answer
 
     def close(self) -> None:
-        """End the process."""
-        self._tool.close()
+        """Release the sessions, and end the process or leave it to others."""
+        tool, self._tool = self._tool, None
+        if tool is None:
+            return
+        if self._idle is None:
+            tool.close()
+            return
+        try:
+            for number in self._numbers:
+                tool.ask("close", number=number)
+        except EngineError:  # it has ended
+            tool.close()
+            return
+        self._idle.give(self._place, tool, self._sessions + 1)

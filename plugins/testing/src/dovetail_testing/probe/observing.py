@@ -36,6 +36,7 @@ class NodeNames:
         types: The element type of each type parameter of the operator, and of each port without one of its own.
         ports: The parameter of each port.
         is_open: Whether an extent of an input is known only at run time.
+        is_empty: Whether an extent of an input is 0.
         refusal: Why the backend that is compared refuses the node; empty if it accepts it, None if none is compared.
     """
 
@@ -44,6 +45,7 @@ class NodeNames:
     types: Mapping[str, str]
     ports: Mapping[str, str]
     is_open: bool = False
+    is_empty: bool = False
     refusal: str | None = None
 
 
@@ -130,8 +132,9 @@ class NodeReader:
         extents = {name: _last(value) for name, value in inputs.items()}
         types, ports = _types(view)
         is_open = any(None in extent for extent in extents.values())
+        is_empty = any(0 in (extents_of(value) or ()) for value in inputs.values())
         extents = {name: each for name, each in extents.items() if each}
-        return NodeNames(values, extents, types, ports, is_open, self._refusal(node, opsets))
+        return NodeNames(values, extents, types, ports, is_open, is_empty, self._refusal(node, opsets))
 
     def _refusal(self, node: ir.Node, opsets: Mapping[str, int]) -> str | None:
         if self.against is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -51,6 +52,7 @@ class Probe:
         seconds: The time that it took.
         unfinished: Operators whose variations were not all tried within the time limit.
         open_right: How many nodes with open extents were right, and of how many.
+        empty_right: The same for nodes with an extent of 0, which no limit of a file can name at any rank.
     """
 
     engine: str
@@ -66,6 +68,7 @@ class Probe:
     seconds: float = 0.0
     unfinished: list[str] = field(default_factory=list)
     open_right: tuple[int, int] = (0, 0)
+    empty_right: tuple[int, int] = (0, 0)
 
     @property
     def observations(self) -> list[Observation]:
@@ -167,27 +170,30 @@ class _Run:
         outcomes = (outcome for each in known.values() for _, _, outcome in each.seen)
         found.precision = computed_in(outcomes)
         explorations = {operator: self._explore(operator, each, found.precision) for operator, each in known.items()}
-        waiting = dict(explorations)
+        # The operator that took least so far is next, so that slow ones do not take the time of all others.
+        waiting = [(0.0, number, operator) for number, operator in enumerate(explorations)]
         while waiting and not self._is_late():
-            for operator, exploration in list(waiting.items()):
-                if self._is_late():
-                    break
-                if next(exploration, None) is None:
-                    del waiting[operator]
-                self._say("variations of operators", len(known) - len(waiting), len(known))
-        found.unfinished = sorted(waiting)
+            spent, number, operator = heapq.heappop(waiting)
+            began = time.monotonic()
+            if next(explorations[operator], None) is not None:
+                heapq.heappush(waiting, (spent + time.monotonic() - began, number, operator))
+            self._say("variations of operators", len(known) - len(waiting), len(known))
+        found.unfinished = sorted(operator for *_, operator in waiting)
         self._say("rules of operators", 0, len(known))
         for operator, each in known.items():
             seen = [
                 Observation(case.label, names, outcome, is_right(outcome, found.precision), case.weight)
                 for case, names, outcome in each.seen
             ]
-            closed = [one for one in seen if not one.names.is_open]
+            closed = [one for one in seen if not one.names.is_open and (one.right or not one.names.is_empty)]
             if closed:
                 found.rules[operator] = learned(operator, closed)
             opened = [one for one in seen if one.names.is_open]
             right, of = found.open_right
             found.open_right = right + sum(one.right for one in opened), of + len(opened)
+            empty = [one for one in seen if one.names.is_empty]
+            right, of = found.empty_right
+            found.empty_right = right + sum(one.right for one in empty), of + len(empty)
             found.known += len(seen)
 
     def _explore(self, operator: str, each: _Found, precision: str) -> Iterator[bool]:

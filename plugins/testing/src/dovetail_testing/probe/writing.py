@@ -97,6 +97,9 @@ class _File:
             "many are right, and to how many bits of the largest value."
         )
         yield from textwrap.wrap(about, _WIDTH - 2, initial_indent="# ", subsequent_indent="# ")
+        right, of = found.empty_right
+        if right < of:
+            yield f"# Of {pluralize(of, 'node')} with an extent of 0, {right} are right; no limit here is about them."
         if found.unfinished:
             left = ", ".join(found.unfinished)
             yield from textwrap.wrap(
