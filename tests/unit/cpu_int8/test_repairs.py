@@ -74,3 +74,19 @@ def test_a_graph_without_conversions_is_left_alone():
     before = [node.get_type_name() for node in model.get_ordered_ops()]
     repair_low_precision(model)
     assert [node.get_type_name() for node in model.get_ordered_ops()] == before
+
+
+@pytest.mark.parametrize("reduce", [ov.opset13.reduce_max, ov.opset13.reduce_min])
+def test_what_is_largest_over_axes_is_computed_alone(reduce):
+    """Whether OpenVINO computes a single reader together with it depends on extents and on what is before."""
+    data = ov.opset13.parameter([1, 4, 6, 6], np.float32)
+    low, high = ov.opset13.constant(np.float32(0)), ov.opset13.constant(np.float32(5))
+    largest = reduce(ov.opset13.fake_quantize(data, low, high, low, high, 256), ov.opset13.constant(np.array([2, 3])))
+    quantized = ov.opset13.fake_quantize(largest, low, high, low, high, 256)
+    model = ov.Model([quantized], [data])
+    repair_low_precision(model)
+    assert len(largest.output(0).get_target_inputs()) == 2
+    inputs = np.random.default_rng(0).uniform(0, 5, (1, 4, 6, 6)).astype(np.float32)
+    computed = ov.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(inputs)[0]
+    wanted = np.round(np.round(inputs * 51) / 51 * 51) / 51
+    assert np.allclose(computed, (wanted.max if "max" in reduce.__name__ else wanted.min)((2, 3)), atol=1e-6)

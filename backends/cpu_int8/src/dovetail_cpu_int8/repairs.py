@@ -18,16 +18,18 @@ if TYPE_CHECKING:
 _PASSING = frozenset({"Convert", "Multiply", "Reshape", "Squeeze", "Subtract", "Transpose", "Unsqueeze"})
 _NOTHING = 1e-30
 _CHANNELS = {"Convolution": 1, "GroupConvolution": 1, "MatMul": -1}  # the axis of the channels of a product's result
+_FORKED = frozenset({"ReduceMax", "ReduceMin"})
 _ELEMENTWISE = frozenset({"Add", "Divide", "Multiply", "Subtract"})
 
 
 def repair_low_precision(model: ov.Model) -> None:
     """Apply all repairs to `model`, in place, if it computes anything in low precision.
 
+    A maximum or minimum over axes with a FakeQuantize after it, even after further operators, is read twice: its kernel
+    computes them all otherwise, a fusion barrier as well, and gives other numbers, off by dozens of steps.
+
     A fusion barrier is inserted after
 
-    - a maximum or minimum over axes with a FakeQuantize after it, even after further operators: its kernel computes
-      them all, and gives other numbers, off by dozens of steps;
     - an AvgPool with a scale per channel after it: OpenVINO folds the scale into the ranges of the FakeQuantize after
       that, and the kernel takes the range of one channel for all;
     - a MatMul whose result is scaled along another axis than its last: fusing the scale is refused;
@@ -46,7 +48,9 @@ def repair_low_precision(model: ov.Model) -> None:
     for node in operations:
         kind = node.get_type_name()
         fused = kind == "Concat" and _is_quantized_for(node, multiplied)
-        if fused or any(applies(node) for applies in _BARRED.get(kind, ())):
+        if kind in _FORKED:
+            _fork(node)
+        elif fused or any(applies(node) for applies in _BARRED.get(kind, ())):
             insert_barrier_after(node)
         elif kind in _CHANNELS and _has_no_bias(node, kind):
             _add_bias(node, _CHANNELS[kind])
@@ -92,8 +96,16 @@ def _has_no_bias(node: ov.Node, kind: str) -> bool:
     return "Result" not in readers and readers != ["Add"]
 
 
-def _always(node: ov.Node) -> bool:
-    return True
+def _fork(node: ov.Node) -> None:
+    """Let two operators read a result, so that none of them is computed together with it, and give the same numbers."""
+    from openvino import opset13
+
+    readers = list(node.output(0).get_target_inputs())
+    if any(port.get_node().get_type_name() == "Result" for port in readers):
+        return
+    same = opset13.maximum(node.output(0), fusion_barrier(node.output(0)).output(0))
+    for port in readers:
+        port.replace_source_output(same.output(0))
 
 
 def _is_read_elementwise(node: ov.Node) -> bool:
@@ -133,6 +145,4 @@ def _is_scaled_across_rows(node: ov.Node) -> bool:
 _BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
     "AvgPool": (_is_read_elementwise,),
     "MatMul": (_is_scaled_across_rows,),
-    "ReduceMax": (_always,),
-    "ReduceMin": (_always,),
 }
