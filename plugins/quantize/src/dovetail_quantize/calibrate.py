@@ -16,6 +16,7 @@ from dovetail.text import pluralize
 from dovetail_onnx.partial_tensors import slabs_of
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
 from dovetail_precision.source_quantization import dequantizing, weight_of
+from dovetail_runtime.data_workers import data_workers
 
 from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales, slices
 from dovetail_quantize.observing import NamedObserver, chosen_observer, observe
@@ -269,7 +270,12 @@ class _Calibration:
                         watcher.update(weight.numpy())
                     else:
                         wanted.setdefault(name_of(value), []).append(watcher)
-        seen = observe(self._model, wanted, self._ctx)
+        workers, seen = data_workers(), None
+        if workers is not None:
+            from dovetail_quantize.shards import observe_in_parts
+
+            seen = observe_in_parts(workers, self._model, wanted, self._ctx)
+        seen = seen or observe(self._model, wanted, self._ctx)
         if not seen.batches:
             raise DovetailError(
                 "the data holds no batch to calibrate on", "give at least one; a hundred samples are usual"

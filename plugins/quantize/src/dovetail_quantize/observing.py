@@ -25,6 +25,7 @@ from dovetail_quantize.extrema import ExtremaNames, ExtremaNodes
 from dovetail_quantize.integers import number_of_scales
 from dovetail_quantize.observers.clipping import CountingObserver
 from dovetail_quantize.observers.least_squares import LeastSquares
+from dovetail_quantize.observers.merging import MergingObserver, State
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -206,8 +207,10 @@ class NamedObserver:
         form: The value, and the observer that its rule names.
         table: The registered observers.
         choice: Overrides the observer of the rule.
+        node: Overrides the node that errors name.
 
     Attributes:
+        node: The first node that computes or reads the value.
         format: The format to find parameters for.
         extrema: Callback for the extrema of a batch; None if the observer needs all numbers.
         choice: Name and options of the observer.
@@ -219,7 +222,8 @@ class NamedObserver:
         DovetailError: The observer or an option is unknown, or it cannot be created for this value.
     """
 
-    def __init__(self, form: QuantizedForm, table: Table, choice: ObserverChoice | None = None):
+    def __init__(self, form: QuantizedForm, table: Table, choice: ObserverChoice | None = None, node: str = ""):
+        self.node = node or next((use.node.name or "" for use in form.uses), "")
         self.format, self.choice = form.format, choice or chosen_observer(form)
         self._table = table
         self._seen = False
@@ -245,6 +249,21 @@ class NamedObserver:
         else:
             self.update(array)
             self.update(np.maximum(array, 0))
+
+    def state(self) -> State:
+        """Return what the observer saw; see `MergingObserver`."""
+        return self.observer.state() if isinstance(self.observer, MergingObserver) else {}
+
+    def merge(self, state: State) -> None:
+        """Add what an observer of another process saw.
+
+        Raises:
+            DovetailError: The observer fails on it.
+        """
+        observer = self.observer
+        assert isinstance(observer, MergingObserver), "others are not divided"
+        self._seen |= bool(state)
+        self._called("fails on", lambda: observer.merge(state))
 
     def parameters(self) -> Parameters:
         """Return the observer's parameters, after checking them against the format.
@@ -298,7 +317,7 @@ class NamedObserver:
             raise
         except BaseException as error:
             text = str(error) if isinstance(error, ValueError) else described(error)
-            node, value = self._form.uses[0].node.name, self._form.value
+            node, value = self.node, self._form.value
             floats = f"compute '{node}' in floats (--high {shlex.quote(str(node))})"
             way = f"look at the data, {floats}, or choose another observer"
             if value.is_graph_input() and value.is_initializer():

@@ -146,44 +146,50 @@ class ObserversTogether:
 
     Args:
         observers: One or more observers of the same format.
+        whole: Whether to see all numbers in any case.
 
     Attributes:
         format: The format to find parameters for.
+        fed: The observers that see numbers: one of those that share a histogram, and all others.
         extrema: Callback for the extrema of a batch; None if an observer needs all numbers.
     """
 
-    def __init__(self, observers: Sequence[NamedObserver]):
+    def __init__(self, observers: Sequence[NamedObserver], whole: bool = False):
         self.format = observers[0].format
-        self._observers = observers
         counting = [one.observer for one in observers if isinstance(one.observer, CountingObserver)]
         for other in counting[1:]:
             other.share(counting[0])
-        self._fed = [one for one in observers if one.observer not in counting[1:]]
-        alone = all(one.extrema is not None for one in observers)
+        self.fed = [one for one in observers if one.observer not in counting[1:]]
+        alone = not whole and all(one.extrema is not None for one in observers)
         self.extrema = self._extrema if alone else None
 
     def update(self, array: Any) -> None:
         """Pass numbers to all observers; a shared histogram counts them once."""
-        for one in self._fed:
+        for one in self.fed:
             one.update(array)
 
     def update_with_relu(self, array: Any) -> None:
         """Pass numbers and those of their Relu to all observers."""
-        for one in self._fed:
+        for one in self.fed:
             one.update_with_relu(array)
 
     def _extrema(self, low: Any, high: Any) -> None:
-        for one in self._fed:
+        for one in self.fed:
             if one.extrema is not None:
                 one.extrema(low, high)
 
 
-class _WithRelu:
-    """A watcher that passes the numbers of a value and those of its Relu to observers."""
+class WithRelu:
+    """A watcher that passes the numbers of a value and those of its Relu to observers.
+
+    Attributes:
+        observers: The observers.
+    """
 
     extrema = None
 
     def __init__(self, observers: ObserversTogether):
+        self.observers = observers
         self.format, self.update = observers.format, observers.update_with_relu
 
 
@@ -204,7 +210,7 @@ def watchers_of(values: Sequence[ir.Value], observers: ObserversTogether) -> Ite
     derived = set(relus.values())
     for value in values:
         if value not in derived:
-            yield value, _WithRelu(observers) if value in relus else observers
+            yield value, WithRelu(observers) if value in relus else observers
 
 
 def _relu_input(value: ir.Value) -> ir.Value | None:

@@ -53,10 +53,12 @@ class DataPart(RereadBatches):
     Attributes:
         read: Reads the arrays of this part: inputs and labels by name, batch by batch.
         data: The data that this is a part of.
+        items: The files of the data that this part has, by number; empty if it is no choice of whole files.
     """
 
     read: Callable[[], Iterator[Arrays]]
     data: object
+    items: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[Arrays]:
         return self.read()
@@ -77,6 +79,7 @@ class DataSplit:
         uses: The use of each sample, by number; all the same if nothing can be held out.
         unit: What is counted as a sample: `recording`, `file`, `batch` or `row`.
         why: Why rows of a single batch stay together; empty if they are split, or there is only one.
+        samples: The sample that each file belongs to, by number; empty if samples are no whole files.
     """
 
     read: Callable[[frozenset[int]], Iterator[tuple[int, Arrays]]]
@@ -84,6 +87,7 @@ class DataSplit:
     uses: tuple[Use, ...]
     unit: str = "batch"
     why: str = ""
+    samples: tuple[int, ...] = ()
 
     def part(self, *uses: Use) -> object:
         """Return the samples with one of these uses as input data; all of the data if it is in one part."""
@@ -92,7 +96,8 @@ class DataSplit:
         wanted = frozenset(number for number, use in enumerate(self.uses) if use in uses)
         if not wanted:  # two samples: what calibrates is searched on
             return self.part(Use.CALIBRATION)
-        return DataPart(lambda: (arrays for _, arrays in self.read(wanted)), self.data)
+        items = tuple(item for item, sample in enumerate(self.samples) if sample in wanted)
+        return DataPart(lambda: (arrays for _, arrays in self.read(wanted)), self.data, items)
 
     @property
     def judged(self) -> int:
@@ -165,7 +170,7 @@ def split_data(
         if len(counts) < ENOUGH:
             return DataSplit(of_items, data, (Use.CALIBRATION,) * len(counts), unit, "it is of two recordings at most")
         uses = divided(len(counts)) if in_sequence else _between(counts, divided(len(counts)))
-        return DataSplit(of_items, data, tuple(uses), unit)
+        return DataSplit(of_items, data, tuple(uses), unit, samples=tuple(groups))
     return _of_batches(model, data, run, divided, _with_shapes(model, fixed or {}))
 
 

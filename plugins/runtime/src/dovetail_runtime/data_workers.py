@@ -1,0 +1,183 @@
+"""Work on parts of data in other processes, such as the machines of a cluster: the keyword `executor`.
+
+What a worker gets is the model and the names of files, which it reads where they lie. Its answer is JSON. A worker that
+is lost costs its task, which is sent again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import Option
+
+from dovetail_runtime.data.file_items import FileItems, file_items
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.passes import Progress
+    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+
+_ATTEMPTS = 3  # of a task whose machine is lost
+_PARTS = 8
+
+
+@dataclass(frozen=True)
+class DataWorkers:
+    """Processes that work on parts of the data of a compilation.
+
+    Attributes:
+        executor: What runs tasks: one of `concurrent.futures`, or of dask.distributed, whose machines see the files of
+            data under the same paths.
+        parts: How many parts the data is divided into, at most.
+        blocked: Names of plugins to leave out.
+    """
+
+    executor: Executor
+    parts: int = _PARTS
+    blocked: tuple[str, ...] = ()
+
+    def divided(self, model: Model, data: object) -> list[FileItems]:
+        """Return the parts of data in files; empty if it cannot be divided, or there is only one file."""
+        items = file_items(model, data)
+        parts = items.divided(self.parts) if items is not None else []
+        return parts if len(parts) > 1 else []
+
+    def run(
+        self,
+        work: Callable[[str, bytes], str],
+        tasks: Sequence[Mapping[str, Any]],
+        model: bytes,
+        progress: Progress | None,
+        what: str,
+    ) -> list[Any]:
+        """Do tasks, and return their answers in order.
+
+        Args:
+            work: Does one: a function of a module, of a task as JSON and the model, that returns JSON: `answer`, or
+                `error` and `hint`.
+            tasks: The tasks, as plain data.
+            model: The model that all of them are about.
+            progress: Called with (what, done, total).
+            what: What it is, for the progress.
+
+        Raises:
+            DovetailError: A task fails, or no machine finishes it.
+        """
+        texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
+        attempts = [1] * len(tasks)
+        answers: dict[int, Any] = {}
+        running = {self._sent(work, text, model): number for number, text in enumerate(texts)}
+        try:
+            while running:
+                for future in as_completed(list(running)):
+                    number = running.pop(future)
+                    try:
+                        answers[number] = _answer(future.result())
+                    except (DovetailError, KeyboardInterrupt):
+                        raise
+                    except BrokenExecutor as error:
+                        raise DovetailError(f"the executor stopped: {error}", "compile without it") from error
+                    except (Exception, CancelledError) as error:
+                        attempts[number] += 1
+                        if attempts[number] > _ATTEMPTS:
+                            why = f"no machine finishes a part of the data: {type(error).__name__}: {error}"
+                            raise DovetailError(why, "compile without a cluster") from error
+                        running[self._sent(work, texts[number], model)] = number
+                        break  # `as_completed` does not know the new one
+                    if progress is not None:
+                        progress(what, len(answers), len(tasks))
+        finally:
+            for future in running:
+                with contextlib.suppress(Exception):
+                    future.cancel()
+        return [answers[number] for number in range(len(tasks))]
+
+    def _sent(self, work: Callable[[str, bytes], str], text: str, model: bytes) -> Future[str]:
+        try:
+            return self.executor.submit(work, text, model)
+        except RuntimeError as error:  # it was shut down, or is broken
+            raise DovetailError(f"the executor takes no task: {error}", "compile without it") from error
+
+
+def _answer(text: object) -> Any:
+    """Return what a worker answers.
+
+    Raises:
+        DovetailError: Its work failed, or the answer is not valid.
+    """
+    try:
+        found = json.loads(str(text))
+        if "error" not in found:
+            return found["answer"]
+        failure = DovetailError(str(found["error"]), str(found["hint"]))
+    except (ValueError, KeyError, TypeError) as error:
+        failure = DovetailError(f"a worker gives an answer that is not valid: {error!r}", "compile without a cluster")
+    raise failure
+
+
+def answering(work: Callable[[], Any]) -> str:
+    """Return the answer of a worker as JSON: what `work` returns, or its error."""
+    try:
+        return json.dumps({"answer": work()})
+    except DovetailError as error:
+        return json.dumps({"error": error.message, "hint": error.hint})
+
+
+_CURRENT: ContextVar[DataWorkers | None] = ContextVar("dovetail-data-workers", default=None)
+
+
+def data_workers() -> DataWorkers | None:
+    """Return the workers of the compilation or command that is running; None without any."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def working_on(workers: DataWorkers | None) -> Iterator[None]:
+    """Let what reads data inside of the block divide it among workers."""
+    token = _CURRENT.set(workers)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+class DataWorkersOption(Option):
+    """The keyword `executor`: calibration on parts of the data beside each other.
+
+    Keyword arguments of `dovetail.compile`:
+        executor: Runs the parts: one of `concurrent.futures`, of dask.distributed, or `DataWorkers`. Data is divided
+            between its files, and read by the workers under the same paths. The result is the same as without it.
+    """
+
+    commands = ("compile",)
+    keywords = ("executor",)
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add nothing: `compile` has `--cluster`."""
+
+    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+        """Compile with the workers.
+
+        Raises:
+            UsageError: The executor is none.
+        """
+        given = job.keywords.get("executor")
+        if given is None:
+            return proceed()
+        blocked = tuple(record.name for record in job.ctx.plugins.plugins if record.status == "disabled")
+        workers = DataWorkers(given, blocked=blocked) if isinstance(given, Executor) else given
+        if not isinstance(workers, DataWorkers):
+            raise UsageError(f"executor={given!r} is no executor", "give one of concurrent.futures or dask.distributed")
+        with working_on(workers):
+            return proceed()
+
+
+DATA_WORKERS = DataWorkersOption()
