@@ -103,7 +103,7 @@ def test_requests_that_no_process_can_be_told(zoo, dovetail):
     with processes(1) as executor, pytest.raises(UsageError, match="is of type .*, which is not sent"):
         api.compile_folder(zoo, "cpu-bf16", executor=executor, passes=[object()])
     for arguments, why in (
-        ((zoo / "net.onnx", "--jobs", "2"), "are for folders of models"),
+        ((zoo / "net.onnx", "--jobs", "2"), "--jobs is for folders of models"),
         ((zoo, "--jobs", "0"), "a number from 1 is expected"),
         ((zoo, "--jobs", "2", "--cluster", "tcp://127.0.0.1:9"), "exclude each other"),
     ):

@@ -57,7 +57,8 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--cluster", metavar="ADDRESS",
-        help="for a folder of models: compile them on the machines of a dask.distributed scheduler",
+        help="address of a dask.distributed scheduler: its machines compile the models of a folder, or calibrate and "
+        "verify one model on parts of --data, a folder",
     )  # fmt: skip
     parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
     parser.add_argument(
@@ -81,8 +82,10 @@ def run_compile(args: argparse.Namespace) -> int:
         with store_for(args.output, "save", plugins_of(args).registry) as store:
             store.check(args.output)
     existing(path)
-    if (args.jobs is not None or args.cluster) and not path.is_dir():
-        raise UsageError(f"--jobs and --cluster are for folders of models, and {path} is a file", "leave them out")
+    if args.jobs is not None and not path.is_dir():
+        raise UsageError(f"--jobs is for folders of models, and {path} is a file", "leave it out")
+    if args.cluster and not path.is_dir():
+        request["executor"] = args.cluster
     if path.is_dir():
         code = _run_whole(args, path, request)
         return _run_folder(args, path, request) if code is None else code

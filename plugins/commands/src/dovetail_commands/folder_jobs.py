@@ -14,7 +14,7 @@ from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future,
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
@@ -69,6 +69,33 @@ def machines(address: str, plugins: PluginSet) -> Iterator[tuple[Executor, list[
     Raises:
         DovetailError: See `cluster_client`; or no machine has the same versions.
     """
+    with data_machines(address, plugins) as found:
+        yield found.executor, found.notes
+
+
+class Machines(NamedTuple):
+    """The machines of a cluster that have the versions of this one.
+
+    Attributes:
+        executor: Runs tasks on them.
+        names: Their addresses.
+        notes: What to say of the others.
+        shared: Sends an object to all of them once, and returns an argument of tasks that stands for it.
+    """
+
+    executor: Executor
+    names: list[str]
+    notes: list[str]
+    shared: Callable[[bytes], object]
+
+
+@contextmanager
+def data_machines(address: str, plugins: PluginSet) -> Iterator[Machines]:
+    """Yield the machines of a cluster that have the versions of this one.
+
+    Raises:
+        DovetailError: See `machines`.
+    """
     with cluster_client(address, "dovetail-commands[cluster]", _START) as client:
         blocked = [record.name for record in plugins.plugins if record.status == "disabled"]
         here = installed(blocked)
@@ -81,7 +108,8 @@ def machines(address: str, plugins: PluginSet) -> Iterator[tuple[Executor, list[
         if not alike:
             why = notes[0] if notes else "it has no workers"
             raise DovetailError(f"--cluster {address}: {why}", _START)
-        yield client.get_executor(pure=False, **({"workers": alike} if notes else {})), notes
+        executor = client.get_executor(pure=False, **({"workers": alike} if notes else {}))
+        yield Machines(executor, alike, notes, lambda model: client.scatter(model, alike, broadcast=True, hash=False))
 
 
 def installed(blocked: Sequence[str]) -> str:

@@ -16,17 +16,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin import Option
+from dovetail.plugin import Option, load_plugins
 
 from dovetail_runtime.data.file_items import FileItems, file_items
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Progress
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob, PluginSet, Proceed
 
 _ATTEMPTS = 3  # of a task whose machine is lost
 _PARTS = 8
+_PARTS_EACH = 2  # of each machine of a cluster
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,13 @@ class DataWorkers:
             data under the same paths.
         parts: How many parts the data is divided into, at most.
         blocked: Names of plugins to leave out.
+        shared: Sends a model to all of them once, and returns an argument of tasks that stands for it.
     """
 
     executor: Executor
     parts: int = _PARTS
     blocked: tuple[str, ...] = ()
+    shared: Callable[[bytes], object] = lambda model: model
 
     def divided(self, model: Model, data: object) -> list[FileItems]:
         """Return the parts of data in files; empty if it cannot be divided, or there is only one file."""
@@ -74,7 +77,8 @@ class DataWorkers:
         texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
         attempts = [1] * len(tasks)
         answers: dict[int, Any] = {}
-        running = {self._sent(work, text, model): number for number, text in enumerate(texts)}
+        given = self.shared(model)
+        running = {self._sent(work, text, given): number for number, text in enumerate(texts)}
         try:
             while running:
                 for future in as_completed(list(running)):
@@ -90,7 +94,7 @@ class DataWorkers:
                         if attempts[number] > _ATTEMPTS:
                             why = f"no machine finishes a part of the data: {type(error).__name__}: {error}"
                             raise DovetailError(why, "compile without a cluster") from error
-                        running[self._sent(work, texts[number], model)] = number
+                        running[self._sent(work, texts[number], given)] = number
                         break  # `as_completed` does not know the new one
                     if progress is not None:
                         progress(what, len(answers), len(tasks))
@@ -100,7 +104,7 @@ class DataWorkers:
                     future.cancel()
         return [answers[number] for number in range(len(tasks))]
 
-    def _sent(self, work: Callable[[str, bytes], str], text: str, model: bytes) -> Future[str]:
+    def _sent(self, work: Callable[[str, bytes], str], text: str, model: Any) -> Future[str]:
         try:
             return self.executor.submit(work, text, model)
         except RuntimeError as error:  # it was shut down, or is broken
@@ -153,8 +157,9 @@ class DataWorkersOption(Option):
     """The keyword `executor`: calibration on parts of the data beside each other.
 
     Keyword arguments of `dovetail.compile`:
-        executor: Runs the parts: one of `concurrent.futures`, of dask.distributed, or `DataWorkers`. Data is divided
-            between its files, and read by the workers under the same paths. The result is the same as without it.
+        executor: Runs the parts: one of `concurrent.futures` or of dask.distributed, the address of a scheduler of the
+            latter, or `DataWorkers`. Data is divided between its files, which the workers read under the same paths.
+            The result is the same as without it.
     """
 
     commands = ("compile",)
@@ -168,16 +173,37 @@ class DataWorkersOption(Option):
 
         Raises:
             UsageError: The executor is none.
+            DovetailError: The scheduler does not answer.
         """
-        given = job.keywords.get("executor")
-        if given is None:
+        plugins = job.ctx.plugins or load_plugins()
+        with workers_of(job.keywords.get("executor"), plugins) as (workers, notes), working_on(workers):
+            for text in notes:
+                job.ctx.remark("missed", "", "data-workers", text)
             return proceed()
-        blocked = tuple(record.name for record in job.ctx.plugins.plugins if record.status == "disabled")
-        workers = DataWorkers(given, blocked=blocked) if isinstance(given, Executor) else given
-        if not isinstance(workers, DataWorkers):
-            raise UsageError(f"executor={given!r} is no executor", "give one of concurrent.futures or dask.distributed")
-        with working_on(workers):
-            return proceed()
+
+
+@contextlib.contextmanager
+def workers_of(given: object, plugins: PluginSet) -> Iterator[tuple[DataWorkers | None, list[str]]]:
+    """Yield the workers that the keyword `executor` names, and notes on machines that are left out.
+
+    Raises:
+        UsageError: It is none.
+        DovetailError: The scheduler does not answer.
+    """
+    blocked = tuple(record.name for record in plugins.plugins if record.status == "disabled")
+    if isinstance(given, str):
+        from dovetail_commands.folder_jobs import data_machines
+
+        with data_machines(given, plugins) as found:
+            parts = _PARTS_EACH * len(found.names)
+            yield DataWorkers(found.executor, parts, blocked, found.shared), found.notes
+    elif given is None or isinstance(given, DataWorkers):
+        yield given, []
+    elif isinstance(given, Executor):
+        yield DataWorkers(given, blocked=blocked), []
+    else:
+        hint = "give one of concurrent.futures or dask.distributed, or the address of a scheduler"
+        raise UsageError(f"executor={given!r} is no executor", hint)
 
 
 DATA_WORKERS = DataWorkersOption()

@@ -1,0 +1,99 @@
+"""Calibration of many samples in files: in this process, and by the workers of a dask cluster on parts of them.
+
+    python bench/calibration_parts.py [--samples 10000] [--each 100] [--nodes 60] [--extent 32]
+
+The net is a chain of convolutions, additions and Relus on images, for cpu-int8 without verification. `times as fast` is
+the time of one worker over that; the last column says whether plans are equal byte for byte. Every worker has a core
+of its own, as if it were a machine. The cluster is started before its time counts, and every worker has compiled once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import dovetail
+import numpy as np
+import onnx
+from measure import table
+from onnx import TensorProto, helper, numpy_helper
+
+
+def build(nodes: int, extent: int) -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    made, weights, value = [], [], "x"
+    while len(made) < nodes:
+        at = len(made)
+        weights.append(numpy_helper.from_array(rng.normal(0, 0.08, (16, 16, 3, 3)).astype(np.float32), f"w{at}"))
+        made.append(helper.make_node("Conv", [value, f"w{at}"], [f"c{at}"], f"conv{at}", pads=[1, 1, 1, 1]))
+        made.append(helper.make_node("Add", [f"c{at}", value], [f"a{at}"], f"add{at}"))
+        made.append(helper.make_node("Relu", [f"a{at}"], [f"r{at}"], f"relu{at}"))
+        value = f"r{at}"
+    shape = ["N", 16, extent, extent]
+    borders = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", value)]
+    graph = helper.make_graph(made, "chain", borders[:1], borders[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def timed(model: Path, data: Path, executor: object) -> tuple[float, str]:
+    start = time.perf_counter()
+    compiled = dovetail.compile(
+        model, "cpu-int8", data=str(data), verify=False, refine="none", try_engines=False, executor=executor
+    )
+    return time.perf_counter() - start, str(compiled.plan)
+
+
+def keep_to(core: int) -> None:
+    """Keep all threads of this process, and those that they start, to one core, as if it were a machine."""
+    for thread in os.listdir("/proc/self/task"):
+        os.sched_setaffinity(int(thread), {core})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=10_000)
+    parser.add_argument("--each", type=int, default=100, help="samples in a file")
+    parser.add_argument("--nodes", type=int, default=60)
+    parser.add_argument("--extent", type=int, default=32)
+    options = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    from distributed import Client, LocalCluster
+
+    cores = sorted(os.sched_getaffinity(0))
+    with tempfile.TemporaryDirectory() as work:
+        model, data = Path(work, "net.onnx"), Path(work, "data")
+        onnx.save(build(options.nodes, options.extent), model)
+        few = Path(work, "few")
+        rng = np.random.default_rng(1)
+        shape = (options.each, 16, options.extent, options.extent)
+        for number in range(options.samples // options.each):
+            for folder in (data, few) if number < 4 else (data,):
+                folder.mkdir(exist_ok=True)
+                np.savez(folder / f"{number:05}.npz", x=rng.standard_normal(shape).astype(np.float32))
+        rows, alone, expected = [], 1.0, None
+        keep_to(cores[0])
+        runs = {"this process": 0, "1 worker": 1, "2 workers": 2}
+        for name, workers in runs.items():
+            if not workers:
+                seconds, plan = timed(model, data, None)
+            else:
+                with LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster:
+                    with Client(cluster) as client:
+                        for number, worker in enumerate(sorted(client.scheduler_info()["workers"])):
+                            client.run(keep_to, cores[number % len(cores)], workers=[worker])
+                    timed(model, few, cluster.scheduler_address)
+                    seconds, plan = timed(model, data, cluster.scheduler_address)
+            alone = seconds if workers == 1 else alone
+            expected = expected or plan
+            rows.append(
+                {"on": name, "seconds": seconds, "times as fast": alone / seconds, "same plan": plan == expected}
+            )
+    rows[0]["times as fast"] = alone / rows[0]["seconds"]
+    table(rows)
+
+
+if __name__ == "__main__":
+    main()
