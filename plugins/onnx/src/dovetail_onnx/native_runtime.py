@@ -6,9 +6,10 @@ imported, and sends them. Its environment variable is read at that moment only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -139,3 +140,40 @@ def return_freed_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError, TypeError):  # another C library
         return
+
+
+_TRIM_VARIABLE = "MALLOC_TRIM_THRESHOLD_"
+_TRIM, _MMAP = -1, -3  # parameters of `mallopt`
+_KEPT, _MAPPED = 1 << 28, 1 << 25  # bytes
+_DEFAULT_MAPPED = 1 << 17  # bytes; glibc's, which a fixed trim threshold keeps from growing
+
+
+@contextlib.contextmanager
+def keeping_freed_memory() -> Iterator[None]:
+    """Keep freed memory for the next allocation inside of the block, where the environment says otherwise (glibc).
+
+    Workers of dask return all freed memory to the system at once. A model that runs batch by batch then gets new pages
+    for each value, which takes as long as computing it.
+    """
+    asked = os.environ.get(_TRIM_VARIABLE, "")
+    set_option = _mallopt() if asked.isdecimal() else None
+    if set_option is None:
+        yield
+        return
+    try:
+        set_option(_TRIM, _KEPT)
+        set_option(_MMAP, _MAPPED)
+        yield
+    finally:
+        set_option(_TRIM, min(int(asked), _KEPT))
+        set_option(_MMAP, _DEFAULT_MAPPED)
+        return_freed_memory()
+
+
+def _mallopt() -> Callable[[int, int], int] | None:
+    import ctypes
+
+    try:
+        return cast("Callable[[int, int], int]", ctypes.CDLL(None).mallopt)
+    except (AttributeError, OSError, TypeError):  # another C library
+        return None

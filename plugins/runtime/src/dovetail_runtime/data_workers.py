@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import Option, load_plugins
+from dovetail_onnx.native_runtime import keeping_freed_memory
 
 from dovetail_runtime.data.file_items import FileItems, file_items
 
@@ -130,7 +131,8 @@ def _answer(text: object) -> Any:
 def answering(work: Callable[[], Any]) -> str:
     """Return the answer of a worker as JSON: what `work` returns, or its error."""
     try:
-        return json.dumps({"answer": work()})
+        with keeping_freed_memory():
+            return json.dumps({"answer": work()})
     except DovetailError as error:
         return json.dumps({"error": error.message, "hint": error.hint})
 
