@@ -4,7 +4,7 @@ import dovetail
 import numpy as np
 import onnx.parser
 import pytest
-from dovetail_verify import compare
+from dovetail_verify import batch_differences, compare
 
 MODEL = """<ir_version: 10, opset_import: ["": 21]>
 g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }"""
@@ -13,7 +13,7 @@ g (float[1,4] x) => (float[1,4] y) { y = Relu(x) }"""
 @pytest.mark.parametrize(("seconds", "slow", "batches"), [(60, True, 3), (60, False, 10), (1, True, 10)])
 def test_rows_are_limited_by_time_where_the_engine_is_slow(monkeypatch, seconds, slow, batches):
     clock = [0.0]
-    monkeypatch.setattr(compare.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(batch_differences.time, "perf_counter", lambda: clock[0])
 
     def run(takes):
         def compute(feeds):

@@ -21,7 +21,7 @@ def register(registry: Registry) -> None:
     registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
-    registry.option("data-workers", "dovetail_runtime.data_workers:DATA_WORKERS")
+    registry.option("data-workers", "dovetail_runtime.data_workers_option:DATA_WORKERS")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")
     registry.pass_("select-kernels", "dovetail_runtime.kernels.select_kernels:SelectKernels")
     registry.engine("kernels", "dovetail_runtime.kernels.engine:KernelEngine")

@@ -6,7 +6,6 @@ is lost costs its task, which is sent again.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin import Option, load_plugins
 from dovetail_onnx.native_runtime import keeping_freed_memory
 
 from dovetail_runtime.data.file_items import FileItems, file_items
@@ -24,7 +22,7 @@ from dovetail_runtime.data.file_items import FileItems, file_items
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Progress
-    from dovetail.plugin import CompiledModel, CompileJob, PluginSet, Proceed
+    from dovetail.plugin import PluginSet
 
 _ATTEMPTS = 3  # of a task whose machine is lost
 _PARTS = 8
@@ -155,35 +153,6 @@ def working_on(workers: DataWorkers | None) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-class DataWorkersOption(Option):
-    """The keyword `executor`: calibration on parts of the data beside each other.
-
-    Keyword arguments of `dovetail.compile`:
-        executor: Runs the parts: one of `concurrent.futures` or of dask.distributed, the address of a scheduler of the
-            latter, or `DataWorkers`. Data is divided between its files, which the workers read under the same paths.
-            The result is the same as without it.
-    """
-
-    commands = ("compile",)
-    keywords = ("executor",)
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add nothing: `compile` has `--cluster`."""
-
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile with the workers.
-
-        Raises:
-            UsageError: The executor is none.
-            DovetailError: The scheduler does not answer.
-        """
-        plugins = job.ctx.plugins or load_plugins()
-        with workers_of(job.keywords.get("executor"), plugins) as (workers, notes), working_on(workers):
-            for text in notes:
-                job.ctx.remark("missed", "", "data-workers", text)
-            return proceed()
-
-
 @contextlib.contextmanager
 def workers_of(given: object, plugins: PluginSet) -> Iterator[tuple[DataWorkers | None, list[str]]]:
     """Yield the workers that the keyword `executor` names, and notes on machines that are left out.
@@ -206,6 +175,3 @@ def workers_of(given: object, plugins: PluginSet) -> Iterator[tuple[DataWorkers 
     else:
         hint = "give one of concurrent.futures or dask.distributed, or the address of a scheduler"
         raise UsageError(f"executor={given!r} is no executor", hint)
-
-
-DATA_WORKERS = DataWorkersOption()

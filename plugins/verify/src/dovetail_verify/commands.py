@@ -112,6 +112,10 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="address of a dask.distributed scheduler: its machines compare on parts of --data, a folder",
+    )  # fmt: skip
     add_engine_env(parser)
     add_input_shapes(parser)
     add_goals(parser)
@@ -148,13 +152,15 @@ def run_verify(args: argparse.Namespace) -> int:
         return _save_part(args)
     import dovetail
     from dovetail.passes import Request
+    from dovetail_runtime.data_workers import workers_of, working_on
 
     from dovetail_verify.functions import verify
 
     plugins = plugins_of(args)
     original = dovetail.open(args.original, plugins)
     result = dovetail.load(args.result, plugins) if args.result.is_dir() else args.result
-    with Progress() as progress:
+    with Progress() as progress, workers_of(args.cluster, plugins) as (workers, notes), working_on(workers):
+        note(*(f"note: {text}" for text in notes))
         verification = verify(
             original,
             result,

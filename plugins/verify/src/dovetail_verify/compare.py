@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.text import pluralize
-from dovetail_runtime.data.batches import batches
-from dovetail_runtime.feeds import arrays_of, given_inputs
+from dovetail_runtime.feeds import given_inputs
 from dovetail_transforms.canonicalize.open_values import open_outputs
 
-from dovetail_verify.metrics import DifferenceSums, Findings
+from dovetail_verify.batch_differences import Differences, RunFunction, by_batch, differences_of
+from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.output_comparison import OutputComparison, comparison_of, warning_of
 from dovetail_verify.random_inputs import CANDIDATES, random_feeds, random_shapes
 from dovetail_verify.spread import Spread
@@ -26,45 +25,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Miss
     from dovetail_verify.layers import LayerErrors
-
-
-# Operators whose indices may be reordered without changing the meaning.
-_FINDINGS: Mapping[str, Findings] = {"NonMaxSuppression": "rows", "TopK": "lists"}
-RunFunction = Callable[[Mapping[str, "np.ndarray"]], dict[str, "np.ndarray"]]
-"""Returns the outputs of a model for its inputs, both by name."""
-
-
-class Pace:
-    """The time that an original and its result take, so that a slow engine, such as a simulator, does not take hours.
-
-    Attributes:
-        spent: Seconds of each.
-    """
-
-    ORIGINAL, RESULT = 0, 1
-    LONGEST = 120.0  # seconds of a slow result
-    SLOW = 20.0  # times the seconds of the original
-
-    def __init__(self) -> None:
-        self.spent = [0.0, 0.0]
-
-    def timed(self, which: int, run: RunFunction, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Run one of both."""
-        start = time.perf_counter()
-        found = run(feeds)
-        self.spent[which] += time.perf_counter() - start
-        return found
-
-    @property
-    def is_spent(self) -> bool:
-        """Whether the result is slow and has taken its time."""
-        ours, theirs = self.spent
-        return theirs > self.LONGEST and theirs > self.SLOW * ours
-
-    @property
-    def said(self) -> str:
-        """What a note says of it."""
-        return f"the engine took {self.spent[self.RESULT]:.0f} s, the original {self.spent[self.ORIGINAL]:.1f} s"
 
 
 @dataclass
@@ -225,41 +185,36 @@ def verify(
     Raises:
         DovetailError: The data is empty, or one of the models cannot be run.
     """
-    sums: dict[str, DifferenceSums] = {}
     tried: dict[str, tuple[int, ...]] = {}
     cut: list[str] = []
-    pace = Pace()
     if data is None:
         tried, feeds, ours = random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
-        runs: Iterable = [(feeds, {}, ours)]
+        differences: Iterable[Differences] = [differences_of(model, ours, result(feeds), {})]
     else:
-        samples = batches(model, data, made, original, say=cut.append)
-        runs = ((feeds, labels, pace.timed(pace.ORIGINAL, original, feeds)) for feeds, labels in samples)
-    count = 0
+        differences = by_batch(model, original, result, data, made, cut.append)
+    found = summed(model, differences, progress)
+    found.random, found.shapes, found.cut = data is None, tried, cut
+    return found
+
+
+def summed(
+    model: Model, differences: Iterable[Differences], progress: Callable[[str, int, int], None] | None = None
+) -> OutputVerification:
+    """Return the comparison that the differences of all batches amount to.
+
+    Raises:
+        DovetailError: There is no batch.
+    """
+    sums: dict[str, DifferenceSums] = {}
     spread: dict[str, Spread] = {}
-    findings = {
-        name_of(v): _FINDINGS.get(node.op_type, "places") for v in model.graph.outputs if (node := v.producer())
-    }
-    for count, (feeds, labels, ours) in enumerate(runs, start=1):
-        theirs = pace.timed(pace.RESULT, result, feeds)
-        labeled = labels.keys() & ours.keys()
-        for position, (output, value) in enumerate(ours.items()):
-            truth = labels.get(output, labels.get("") if position == 0 else None)
-            given = arrays_of(output, theirs.get(output))
-            for name, array in arrays_of(output, value).items():
-                total = sums.setdefault(name, DifferenceSums())
-                if name in given:
-                    total.add(
-                        array, given[name], truth, findings.get(output, "places"), not labeled or output in labeled
-                    )
-                else:
-                    total.broken += max(array.size, 1)
-                spread.setdefault(name, Spread()).add(total)
+    count = 0
+    for count, found in enumerate(differences, start=1):
+        for name, one in found.items():
+            total = sums.setdefault(name, DifferenceSums())
+            total.merge(one)
+            spread.setdefault(name, Spread()).add(total)
         if progress:
             progress("verify", count, 0)
-        if pace.is_spent:
-            cut.append(f"verified on the first {pluralize(count, 'batch')} only: {pace.said}")
-            break
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [comparison_of(name, total) for name, total in sums.items()]
@@ -267,7 +222,7 @@ def verify(
     why = open_outputs(model)
     outputs, cautious = ([one.left_open(why.get(one.name, "")) for one in each] for each in (outputs, cautious))
     deviation = max((spread[output.name].deviation_db for output in outputs), default=0.0)
-    return OutputVerification(outputs, count, data is None, tried, cut=cut, cautious=cautious, spread_db=deviation)
+    return OutputVerification(outputs, count, cautious=cautious, spread_db=deviation)
 
 
 def _fixed(made: Model | None) -> dict[str, tuple[int, ...]]:

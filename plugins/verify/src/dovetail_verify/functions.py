@@ -27,7 +27,8 @@ from dovetail_verify.arguments import shapes_of
 from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
-from dovetail_verify.runners import compared, searching, source_runner, trials_of
+from dovetail_verify.parts import compared
+from dovetail_verify.runners import searching, source_runner, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

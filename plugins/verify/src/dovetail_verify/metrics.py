@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
 
@@ -104,6 +106,42 @@ class DifferenceSums:
             return
         with np.errstate(over="ignore", invalid="ignore"):
             self._add_floats(original.astype(np.float64), result.astype(np.float64), labels, scores)
+
+    def merge(self, other: DifferenceSums) -> None:
+        """Add the sums over other batches, which follow these."""
+        for one in fields(self):
+            mine, theirs = getattr(self, one.name), getattr(other, one.name)
+            if one.name == "shapes":
+                self.shapes = mine or theirs
+            elif one.name == "max_abs":
+                self.max_abs = max(mine, theirs)
+            elif isinstance(mine, list):
+                setattr(self, one.name, [a + b for a, b in zip(mine, theirs, strict=True)])
+            else:
+                setattr(self, one.name, mine + theirs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sums as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> DifferenceSums:
+        """Return what `as_dict` gave.
+
+        Raises:
+            ValueError: It is something else.
+        """
+        found = cls()
+        for one in fields(cls):
+            value, default = data[one.name], getattr(found, one.name)
+            if one.name == "shapes":
+                value = value and tuple(tuple(map(int, shape)) for shape in value)
+            elif isinstance(default, list):
+                value = [type(default[0])(each) for each in value]
+            else:
+                value = type(default)(value)
+            setattr(found, one.name, value)
+        return found
 
     def _add_floats(self, a: np.ndarray, b: np.ndarray, labels: np.ndarray | None, scores: bool) -> None:
         import numpy as np

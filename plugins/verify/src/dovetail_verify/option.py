@@ -272,7 +272,7 @@ def _within_reason(
 
 
 def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
-    from dovetail_verify.runners import compared
+    from dovetail_verify.parts import compared
 
     data = job.request.data if held_out is None else held_out.judgment
     try:

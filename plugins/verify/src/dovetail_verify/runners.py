@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import accumulate
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Asked, CompiledModel
 
     from dovetail_verify.accuracy.trials import AccuracyTrials
-    from dovetail_verify.compare import OutputVerification
 
 
 def reference_runner(
@@ -114,22 +113,3 @@ def trials_of(
 
     measured_on = request.data if data is None else data
     return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, measured_on, progress)
-
-
-def compared(
-    original: Model,
-    result: CompiledModel | Model,
-    data: object,
-    seed: int,
-    shapes: Mapping[str, Sequence[int]] | None,
-    progress: Progress | None,
-    ctx: Context,
-) -> OutputVerification:
-    """Compare a result with its original on data, or on random inputs of `shapes`."""
-    from dovetail.plugin import CompiledModel
-
-    from dovetail_verify.compare import verify
-
-    run = runner(result) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
-    made = result.model if isinstance(result, CompiledModel) else result
-    return verify(original, source_runner(original, ctx), run, data, seed, progress, shapes, made)

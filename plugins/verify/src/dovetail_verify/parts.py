@@ -1,0 +1,131 @@
+"""Comparison of a result with its original: here, or on parts of the data, each in another process.
+
+The differences of all batches are added in the order of the data.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.errors import DovetailError
+from dovetail_runtime.data.file_items import FileItems
+from dovetail_runtime.data_workers import DataWorkers, answering, data_workers
+
+from dovetail_verify.batch_differences import by_batch
+from dovetail_verify.compare import summed, verify
+from dovetail_verify.metrics import DifferenceSums
+from dovetail_verify.runners import reference_runner, runner, source_runner
+
+if TYPE_CHECKING:
+    from dovetail.ir import Model
+    from dovetail.passes import Context, Progress
+    from dovetail.plugin import CompiledModel, PluginSet
+
+    from dovetail_verify.compare import OutputVerification
+
+_MODEL, _MANIFEST = "model.onnx", "result.json"
+
+
+def compared(
+    original: Model,
+    result: CompiledModel | Model,
+    data: object,
+    seed: int,
+    shapes: Mapping[str, Sequence[int]] | None,
+    progress: Progress | None,
+    ctx: Context,
+) -> OutputVerification:
+    """Compare a result with its original on data, beside each other if there are workers, or on random inputs."""
+    from dovetail.plugin import CompiledModel
+
+    workers = data_workers()
+    if workers is not None and data is not None and isinstance(result, CompiledModel):
+        found = verified_in_parts(workers, original, result, data, progress)
+        if found is not None:
+            return found
+
+    run = runner(result) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
+    made = result.model if isinstance(result, CompiledModel) else result
+    return verify(original, source_runner(original, ctx), run, data, seed, progress, shapes, made)
+
+
+def verified_in_parts(
+    workers: DataWorkers, original: Model, result: CompiledModel, data: object, progress: Progress | None
+) -> OutputVerification | None:
+    """Compare a result with its original, part by part in other processes; see `compare.verify`.
+
+    Returns:
+        The comparison; None where the workers do not find the files: a model in memory, a result that is not saved, or
+        data that is not in several files.
+
+    Raises:
+        DovetailError: A part of the data does not fit, or no machine finishes it.
+    """
+    source, folder = original.path, _folder_of(result)
+    parts = workers.divided(original, data) if source is not None and folder is not None else []
+    if not parts or source is None or original.revision:
+        return None
+    both = {"original": str(source.absolute()), "result": str(folder)}
+    tasks = [{**both, "data": part.as_dict()} for part in parts]
+    answers = workers.run(verify_part, tasks, b"", progress, "verify, parts")
+    try:
+        said = dict.fromkeys(str(text) for answer in answers for text in answer["said"])
+        batches = [
+            (int(item), number, {str(name): DifferenceSums.from_dict(sums) for name, sums in found.items()})
+            for answer in answers
+            for number, (item, found) in enumerate(answer["batches"])
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
+    batches.sort(key=lambda one: one[:2])  # of one file, a worker's order is that of the file
+    found = summed(original, [differences for _, _, differences in batches])
+    found.cut = list(said)
+    return found
+
+
+def _folder_of(result: CompiledModel) -> Path | None:
+    """Return the folder of a result that other processes can load; None if it is not saved as it is."""
+    path = result.model.path
+    loaded = path is not None and path.name == _MODEL and (path.parent / _MANIFEST).is_file()
+    folder = result.saved_to or (path.parent if loaded and path is not None else None)
+    return folder.absolute() if folder is not None and not result.edited else None
+
+
+def verify_part(text: str, model: bytes) -> str:
+    """Compare on a part of the data in this process; see `verified_in_parts`.
+
+    Args:
+        text: The task.
+        model: Nothing: models are read where they lie.
+
+    Returns:
+        The answer; see `dovetail_runtime.data_workers`.
+    """
+    return answering(lambda: _verified(json.loads(text)))
+
+
+def _verified(task: Mapping[str, Any]) -> dict[str, Any]:
+    from dovetail import api
+    from dovetail.passes import Context, Request
+
+    plugins = _plugins(tuple(task["blocked"]))
+    original, result = api.open(task["original"], plugins), api.load(task["result"], plugins)
+    runs = reference_runner(original, Context(Request(), plugins=plugins)), runner(result)
+    said: list[str] = []
+    found: list[tuple[int, dict[str, Any]]] = []
+    items = FileItems.from_dict(task["data"])
+    for part in items.divided(len(items.numbers)):
+        differences = by_batch(original, *runs, part, result.model, said.append)
+        found += [(part.numbers[0], {name: sums.as_dict() for name, sums in one.items()}) for one in differences]
+    return {"batches": found, "said": list(dict.fromkeys(said))}
+
+
+@cache
+def _plugins(blocked: tuple[str, ...]) -> PluginSet:
+    from dovetail import load_plugins
+
+    return load_plugins(block=blocked)
