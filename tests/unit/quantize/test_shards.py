@@ -14,6 +14,8 @@ from dovetail_quantize.observers.extremes import Isotone, MinMax
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from .conftest import NET
+
 OBSERVERS = {
     "minmax": MinMax, "mse": MeanSquaredError, "kl": Entropy, "percentile": Percentile,
     "percentile of 99": lambda format_: Percentile(format_, percentile=99), "isotone": Isotone,
@@ -82,6 +84,18 @@ def test_the_plan_is_that_of_one_process(compiled, here, folder, executor, verif
     with executor() as machines:
         together = compiled(data=str(folder), plugins=here, verify=verify, executor=machines)
     assert str(together.plan) == str(alone.plan) and not said(together)
+
+
+def test_remarks_on_the_data_are_those_of_one_process(compiled, here, tmp_path, samples):
+    for number in range(3):
+        np.savez(tmp_path / f"{number}.npz", x=np.tile(samples["x"], (10, 1, 1, 1)) * (number + 1))
+    text = NET.replace("float[1,4,8,8] x", "float[N,4,8,8] x").replace("float[1,8,4,4] y", "float[N,8,4,4] y")
+    alone, together = (
+        compiled(text, data=str(tmp_path), plugins=here, verify=False, executor=machines)
+        for machines in (None, Unreliable())
+    )
+    assert any("80 rows of 'x' are run in parts of 64" in remark.why for remark in together.remarks)
+    assert str(together.plan) == str(alone.plan)
 
 
 @pytest.mark.parametrize("data", ["memory", "one file"])

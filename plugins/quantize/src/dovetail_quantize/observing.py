@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from dovetail_precision.sharing_groups import QuantizedForm
 
 
+CUT_DATA = "cut-data"
+"""Rule of the remark that rows are run in parts, or why they are not."""
+
 _PART = 32  # nodes
 _WHOLE = 1 << 26  # bytes of values that leave the engine; the values of one part are in memory together
 _OPEN = 1 << 22  # bytes assumed for a value of unknown size
@@ -99,7 +102,7 @@ def observe(model: Model, wanted: Mapping[str, Sequence[Watcher]], ctx: Context)
     by_runner = [[one for name in runner.outputs for one in shown.get(name, ())] for runner in executor.runners]
     number = samples = 0
     at_once, counting = samples_at_once(model), inputs_of_samples(model)
-    says = partial(ctx.remark, "passed", "", "cut-data")
+    says = partial(ctx.remark, "passed", "", CUT_DATA)
     with ThreadPoolExecutor(1, "dovetail-calibrate") as thread:
         pending: Future | None = None
         for number, (feeds, _) in enumerate(batches(model, ctx.request.data, say=says), start=1):

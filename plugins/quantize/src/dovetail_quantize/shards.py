@@ -19,7 +19,7 @@ from dovetail_runtime.data_workers import DataWorkers, answering
 from dovetail_runtime.serialize import needs_file
 
 from dovetail_quantize.observers.merging import MergingObserver, State
-from dovetail_quantize.observing import Amount, NamedObserver, observe
+from dovetail_quantize.observing import CUT_DATA, Amount, NamedObserver, observe
 from dovetail_quantize.parameters import ObserversTogether, WithRelu
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ def observe_in_parts(
     described = [_described(name, watcher) for name, watcher in watched]
     tasks = [{"data": part.as_dict(), "watched": described} for part in parts]
     answers = workers.run(observe_part, tasks, to_bytes(model.ir), ctx.progress, "calibrate, parts")
-    amount = Amount(0, 0)
+    amount, said = Amount(0, 0), dict[str, None]()
     for answer in answers:
         try:
+            said |= dict.fromkeys(map(str, answer["said"]))
             batches, samples = map(int, answer["amount"])
             for (_, watcher), states in zip(watched, answer["states"], strict=True):
                 for one, state in zip(_observers(watcher).fed, states, strict=True):
@@ -68,6 +69,8 @@ def observe_in_parts(
         except (ValueError, KeyError, TypeError, IndexError, zlib.error) as error:
             raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "compile here") from error
         amount = Amount(amount.batches + batches, amount.samples + samples)
+    for text in said:
+        ctx.remark("passed", "", CUT_DATA, text)
     return amount
 
 
@@ -131,7 +134,8 @@ def _observed(task: Mapping[str, Any], content: bytes) -> dict[str, Any]:
         wanted.setdefault(one["value"], []).append(WithRelu(together) if one["relu"] else together)
     amount = observe(model, wanted, ctx)
     states = [[_encoded(one.state()) for one in together.fed] for together in made]
-    return {"amount": list(amount), "states": states}
+    said = [remark.why for remark in ctx.remarks if remark.rule == CUT_DATA]
+    return {"amount": list(amount), "states": states, "said": said}
 
 
 @cache
