@@ -39,7 +39,7 @@ class FileItems(RereadBatches):
                 yield read()
 
     def divided(self, parts: int) -> list[FileItems]:
-        """Return at most this many parts, of every so-manieth file each."""
+        """Return at most this many parts: of n parts, each has every n-th file."""
         number = min(parts, len(self.numbers))
         return [replace(self, numbers=self.numbers[first::number]) for first in range(number)]
 
