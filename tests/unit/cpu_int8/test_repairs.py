@@ -20,6 +20,7 @@ CASES = {
     "a MaxPool behind which the order of numbers changes":
         "a = Conv (x, v, b) p = MaxPool <kernel_shape = [3,3], pads = [1,1,1,1]> (a) d = Abs (p) y = Conv (d, v, b)",
     "a MatMul scaled along its rows": "k = MatMul (x, m) t = Mul (k, rows) q = MatMul (k, t) y = Mul (q, rows)",
+    "a MatMul with a scale per column": "k = MatMul (x, m) t = Mul (k, columns) y = MatMul (t, o)",
     "products of one shape without a bias, on one thread":
         "k = MatMul (x, m) t = MatMul (k, m) q = MatMul (t, m) y = Softmax (q)",
     "a Concat that is multiplied": "a = Conv (x, v, b) c = Concat <axis = 1> (a, x) y = MatMul (c, m)",
@@ -31,6 +32,7 @@ CASES = {
 CONSTANTS = {
     "axes": "axes = Constant <value_ints = [3]> ()",
     "rows": "rows = Constant <value = float[1,4,1,1] {0.3, -1.5, 2.0, 0.7}> ()",
+    "columns": "columns = Constant <value = float[6] {0.3, 900.0, 2.0, 0.7, 1.0, 5.0}> ()",
     "scales": "scales = Constant <value_floats = [1.0, 1.0, 2.0, 2.0]> ()",
 }
 
@@ -38,9 +40,10 @@ CONSTANTS = {
 @pytest.mark.generated
 @pytest.mark.parametrize("body", CASES.values(), ids=CASES)
 def test_what_is_repaired_is_computed_as_the_file_says(body):
-    shape = "1,4,6,6"
+    shape = "4,6" if "columns" in body else "1,4,6,6"
+    made = "1,8,6,6" if "Concat" in body else ",".join("abcd"[: shape.count(",") + 1])
     given = " ".join(text for name, text in CONSTANTS.items() if f"{name})" in body)
-    model = net(f"{given} {body}", x=shape, y="1,4,a,b" if "Concat" not in body else "1,8,6,6")
+    model = net(f"{given} {body}", x=shape, y=made)
     result, feeds = compiled(model), samples(model, 17)[16]
     exact = computed(OnnxRuntimeCpu(), region(result), feeds, optimize="none")
     found = computed(OpenVinoCpuInt8(), region(result), feeds)

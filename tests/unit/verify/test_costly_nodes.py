@@ -47,6 +47,29 @@ def test_a_costly_node_stays_in_floats_with_a_remark(net):
     assert "nothing was calibrated with" in compiled.verification.held_back
 
 
+def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeypatch):
+    """Nearly all inputs are positive, so integers around zero are wasted."""
+    monkeypatch.setattr(costly_nodes, "_POOR", 60)
+    data = {"x": np.abs(DATA["x"]) - np.float32(0.05)}
+    default, asymmetric = "activations=signed-symmetric", "activations=asymmetric"
+    least = {
+        option: dovetail.compile(net, f"cpu-int8:{option}", data=data, all_integers=True).verification.worst_snr_db
+        for option in (default, asymmetric)
+    }
+    assert least[asymmetric] > least[default] + 1
+    compiled = dovetail.compile(net, "cpu-int8", data=data)
+    (why,) = [remark.why for remark in compiled.remarks if remark.rule == "better-scales"]
+    assert why.startswith(f"{asymmetric}: ")
+    asked = dovetail.compile(net, f"cpu-int8:{default}", data=data)
+    assert not [remark for remark in asked.remarks if remark.rule == "better-scales"]
+
+
+def test_a_result_with_scaled_channels_is_looked_at_without_them(net):
+    """`smooth` scales the channels of the spread value, which another layer cannot take up."""
+    compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="smooth,bias")
+    assert not [why for why in said(compiled) if "no node is named" in why]
+
+
 @pytest.mark.parametrize("more", [{"pins": "costly=cpu-int8"}, {"low": "costly"}, {"verify": False}])
 def test_who_says_where_nodes_are_computed_is_obeyed(net, more):
     compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none", **more)

@@ -33,6 +33,8 @@ def repair_low_precision(model: ov.Model) -> None:
     - an AvgPool with a scale per channel after it: OpenVINO folds the scale into the ranges of the FakeQuantize after
       that, and the kernel takes the range of one channel for all;
     - a MatMul whose result is scaled along another axis than its last: fusing the scale is refused;
+    - a MatMul whose result has a scale per column in front of a FakeQuantize, if another MatMul reads that: computing
+      all of them together gives any numbers;
     - a Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale, and
       refuses the MatMul over them.
 
@@ -112,6 +114,23 @@ def _is_read_elementwise(node: ov.Node) -> bool:
     return is_read_by_others(node, UNFUSED)
 
 
+def _is_scaled_and_quantized(node: ov.Node) -> bool:
+    """Check whether the result is multiplied by a constant with several numbers and then quantized, maybe biased."""
+    while True:
+        readers = [port.get_node() for port in node.output(0).get_target_inputs()]
+        if len(readers) != 1 or readers[0].get_type_name() not in ("Add", "Multiply"):
+            return False
+        reader = readers[0]
+        constants = [one.get_node() for one in reader.input_values() if one.get_node().get_type_name() == "Constant"]
+        if not constants:
+            return False
+        scales = reader.get_type_name() == "Multiply"
+        if scales and max(constants[0].output(0).get_shape(), default=1) > 1:
+            after = [port.get_node().get_type_name() for port in reader.output(0).get_target_inputs()]
+            return "FakeQuantize" in after
+        node = reader
+
+
 def _reaching_matmul(operations: list[ov.Node]) -> set[str]:
     """Return the names of operations whose result a MatMul reads, maybe moved or converted in between."""
     found: set[str] = set()
@@ -144,5 +163,5 @@ def _is_scaled_across_rows(node: ov.Node) -> bool:
 
 _BARRED: dict[str, tuple[Callable[[ov.Node], bool], ...]] = {
     "AvgPool": (_is_read_elementwise,),
-    "MatMul": (_is_scaled_across_rows,),
+    "MatMul": (_is_scaled_across_rows, _is_scaled_and_quantized),
 }

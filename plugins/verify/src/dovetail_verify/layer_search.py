@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 _SAME = 1e-9  # relative difference allowed between sums over the same numbers in different order
-_RESCALING = ("equalize", "smooth")  # refinements that change the scale of values
+RESCALING = ("equalize", "smooth")
+"""Refinements that change the scale of values."""
+
 _MEASURED = 10
 
 
@@ -64,7 +66,7 @@ def find_layer_errors(
     check_order(by)
     model = with_nodes(result)
     refined = result.plan.summary.get("refined", {}).get("changed", {})
-    if rescaled := [step for step in _RESCALING if refined.get(step)]:
+    if rescaled := [step for step in RESCALING if refined.get(step)]:
         raise DovetailError(
             f"the refinement '{rescaled[0]}' gave channels other scales: values between layers are not the original's",
             f"look at a result that was compiled without it (--refine {_others(refined)})",
@@ -95,7 +97,7 @@ def find_layer_errors(
 
 
 def _others(steps: Mapping[str, int]) -> str:
-    return ",".join(step for step in steps if step not in _RESCALING) or "none"
+    return ",".join(step for step in steps if step not in RESCALING) or "none"
 
 
 def _layers(exact: Model, model: Model, errors: Mapping[str, NodeErrors]) -> list[MeasuredLayer]:
