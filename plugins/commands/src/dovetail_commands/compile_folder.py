@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import CompiledFolder, Frontend, compiled_folder, load_plugins
 from dovetail.plugin.loading import made
+from dovetail_onnx.files.locations import is_remote
 
 from dovetail_commands.folder_model import ModelOutcome, compile_one, outcome_of
 
@@ -74,6 +75,8 @@ def compile_folder(
     plugins = plugins or load_plugins()
     named = named_backends(backends, plugins)
     Context(requested(named), plugins=plugins).load_backends()
+    if is_remote(data):
+        raise UsageError(f"{data}: data of a folder of models is looked for by name, in a folder here", "copy it here")
     folder, place = Path(folder), Path(output) if output is not None else None
     whole = {"plugins": plugins, "backends": named, "data": data, "progress": progress, **options}
     if (parts := _compile_whole(folder, place, external, whole)) is not None:

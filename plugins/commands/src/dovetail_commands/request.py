@@ -13,6 +13,7 @@ from dovetail.cli import existing, plugins_of
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Request
 from dovetail.plugin.loading import blaming, installed_options, names_file, use_file
+from dovetail_onnx.files.locations import data_location
 
 if TYPE_CHECKING:
     from dovetail.plugin import Registry
@@ -51,12 +52,21 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         group.add_argument(one.option, **one.argument)
 
 
+def existing_data(data: str | Path | None) -> str | Path | None:
+    """Return what `--data` names; of other file systems, it is looked for when it is read.
+
+    Raises:
+        UsageError: There is no such file.
+    """
+    return data if isinstance(data, str) else existing(data)
+
+
 def request_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keyword arguments for `dovetail.plan` and `dovetail.compile`."""
     _use_files(args)
     given = {one.field: vars(args)[one.option.strip("-").replace("-", "_")] for one in CHOICES}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return {**given, "backends": args.backend, "data": existing(args.data), "plugins": plugins_of(args)}
+    return {**given, "backends": args.backend, "data": existing_data(args.data), "plugins": plugins_of(args)}
 
 
 def _use_files(args: argparse.Namespace) -> None:
@@ -146,9 +156,9 @@ CHOICES = (
         "help": "take inputs that have a default for constants: nobody will give another value",
     }),
     _Choice("data", "--data", {
-        "type": Path, "metavar": "FILE|FOLDER",
-        "help": "calibration and verification data: .npz, .npy, .pb, or a folder of them; for a language model: "
-                "prompts, as texts (.txt, .json) or token ids (.json, .npy, .npz)",
+        "type": data_location, "metavar": "FILE|FOLDER",
+        "help": "calibration and verification data: .npz, .npy, .pb, or a folder of them, also s3://...; for a "
+                "language model: prompts, as texts (.txt, .json) or token ids (.json, .npy, .npz)",
     }),
 )  # fmt: skip
 """The choices of a request that commands offer. A test compares their fields with those of `Request`."""

@@ -11,8 +11,9 @@ from dovetail.cli import PlainCommand, existing, note, option_keywords, output, 
 from dovetail.errors import UsageError
 from dovetail_commands.engine_environments import add_engine_env
 from dovetail_commands.progress import Progress
-from dovetail_commands.request import add_request, command_text, request_of
+from dovetail_commands.request import add_request, command_text, existing_data, request_of
 from dovetail_commands.terminal import say_note, table, warn
+from dovetail_onnx.files.locations import data_location
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
 from dovetail_verify.layers import ORDERS
@@ -111,7 +112,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `verify`."""
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
-    parser.add_argument("--data", type=Path, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
+    parser.add_argument("--data", type=data_location, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
     parser.add_argument(
         "--cluster", metavar="ADDRESS",
         help="address of a dask.distributed scheduler: its machines compare on parts of --data, a folder",
@@ -141,8 +142,9 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_verify(args: argparse.Namespace) -> int:
     """Run `verify`."""
-    for path in (args.original, args.result, args.data):
+    for path in (args.original, args.result):
         existing(path)
+    existing_data(args.data)
     goals, shapes = goals_of(args), checked_shapes(args)
     if args.layers and args.data is None:
         raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")

@@ -6,26 +6,22 @@ import contextlib
 import hashlib
 import inspect
 import os
-import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.loading import described, own_output
-from dovetail.text import printable
-from dovetail_onnx.files.reading import check_input, open_input, read_input
+from dovetail_onnx.files.locations import is_remote, local_path
+from dovetail_onnx.files.reading import check_input, open_input
 
+from dovetail_runtime.data.array_files import ENDINGS, Arrays, InputNames, named, read_arrays, read_arrays_of
 from dovetail_runtime.data.kept import KeptBatches, RereadBatches
+from dovetail_runtime.data.remote_files import remote_digest, remote_items
 
 if TYPE_CHECKING:
-    import numpy as np
-
-
-_ENDINGS = (".npz", ".npy", ".pb")
+    pass
 
 
 def data_files(path: Path) -> list[Path]:
@@ -57,7 +53,7 @@ def _walk(path: Path) -> Iterator[tuple[Path, list[Path]]]:
     while stack:
         folder = stack.pop()
         entries = _entries(folder, seen)
-        files = [entry for entry in entries if entry.suffix in _ENDINGS and not entry.is_dir()]
+        files = [entry for entry in entries if entry.suffix in ENDINGS and not entry.is_dir()]
         for file in files:
             check_input(file)
         yield folder, files
@@ -78,36 +74,12 @@ def _entries(folder: Path, seen: dict[tuple[int, int], Path]) -> list[Path]:
     return entries
 
 
-Arrays = Mapping[str, Any]
-"""Arrays (or lists) by input name."""
 Read = Callable[[], Arrays]  # the arrays of one batch
-
-_NUMBERED = re.compile(r"input_(\d{1,9})\.pb")
-_LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf's limit
-_SAVE = "save it with onnx.save_tensor"
 
 
 def as_data(data: object) -> object:
-    """Return `data` in a form that can be read more than once."""
-    return KeptBatches(data) if isinstance(data, Iterator) else data
-
-
-@dataclass(frozen=True)
-class InputNames:
-    """Names of a model's inputs.
-
-    Attributes:
-        required: Those that every run needs, in order.
-        optional: Those with a default.
-    """
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """All names; those with a default are the last."""
-        return (*self.required, *self.optional)
+    """Return `data` in a form that can be read more than once, and `file://` as the path that it names."""
+    return KeptBatches(data) if isinstance(data, Iterator) else local_path(data)
 
 
 def read_data(data: object, inputs: Sequence[str], optional: Sequence[str] = ()) -> Iterator[tuple[Arrays, str]]:
@@ -120,7 +92,8 @@ def read_data(data: object, inputs: Sequence[str], optional: Sequence[str] = ())
             - a list or an iterator of batches, or a function that returns one; a batch is a mapping, an array for a
               model with one input, or a tuple of arrays in the order of the inputs;
             - a path: `.npz` (arrays by input name), `.npy` (named after its input, or for a model with one input),
-              `.pb` (a TensorProto, as ONNX's test data has them), or a folder of such files.
+              `.pb` (a TensorProto, as ONNX's test data has them), or a folder of such files; also of another file
+              system, as fsspec reads it: `s3://bucket/samples`.
         inputs: Names of the inputs that the model needs.
         optional: Names of its inputs with a default.
 
@@ -138,14 +111,16 @@ def data_items(data: object, inputs: Sequence[str], optional: Sequence[str] = ()
         DovetailError: There is no such file, or a batch cannot be read.
     """
     names = InputNames(tuple(inputs), tuple(optional))
-    if isinstance(data, (str, Path)):
+    if is_remote(data):
+        yield from remote_items(str(data), names)
+    elif isinstance(data, (str, Path)):
         yield from _items_of_path(Path(data), names)
     elif isinstance(data, Mapping):
         yield lambda: data, "the data"
     elif callable(data):
         yield from _items_of_batches(_called(data), names)
     elif hasattr(data, "__array__"):
-        yield lambda: _named(data, names, "the data"), "the data"
+        yield lambda: named(data, names, "the data"), "the data"
     elif isinstance(data, Iterable):
         yield from _items_of_batches(data, names)
     else:
@@ -160,6 +135,8 @@ def array_shapes(path: Path, inputs: Sequence[str]) -> dict[str, tuple[int, ...]
 
 def data_digest(data: object) -> str:
     """Hash the content of data files or arrays in memory; empty for data that can be read only once."""
+    if is_remote(data):
+        return remote_digest(str(data))
     digest = hashlib.sha256()
     if isinstance(data, (str, Path)):
         for file in data_files(Path(data)) if Path(data).exists() else []:
@@ -204,7 +181,7 @@ def _items_of_batches(batches: object, inputs: InputNames) -> Iterator[tuple[Rea
 
 
 def _by_name(batch: object, inputs: InputNames, where: str) -> Arrays:
-    return batch if isinstance(batch, Mapping) else _named(batch, inputs, where)
+    return batch if isinstance(batch, Mapping) else named(batch, inputs, where)
 
 
 def spoken(batches: Iterable[Any]) -> Iterator[Any]:
@@ -236,21 +213,11 @@ def _user_code(what: str) -> Iterator[None]:
         raise DovetailError(f"{what} cannot be read: {described(error)}", "look at the code that makes it") from error
 
 
-def _named(batch: object, inputs: InputNames, where: str) -> Arrays:
-    """Assign unnamed arrays to input names."""
-    if isinstance(batch, tuple) and len(batch) in (len(inputs.required), len(inputs.all)):
-        return dict(zip(inputs.all, batch))
-    if len(inputs.required) == 1 and (hasattr(batch, "__array__") or isinstance(batch, list)):
-        return {inputs.required[0]: batch}
-    names = ", ".join(inputs.all) or "none"
-    raise DovetailError(f"{where} is {type(batch).__name__}, the model's inputs are {names}", "give arrays by name")
-
-
 def _items_of_path(path: Path, inputs: InputNames) -> Iterator[tuple[Read, str]]:
     if not path.exists():
         raise DovetailError(f"{path} does not exist")
     if not path.is_dir():
-        yield partial(_read_file, path, inputs), str(path)
+        yield partial(read_arrays, path, inputs), str(path)
         return
     for folder, files in data_folders(path):
         yield from _items_of_folder(folder, files, inputs)
@@ -260,91 +227,12 @@ def _items_of_folder(folder: Path, files: list[Path], inputs: InputNames) -> Ite
     whole = [file for file in files if file.suffix == ".npz"]
     single = [file for file in files if file.suffix != ".npz"]
     for file in whole:
-        yield partial(_read_npz, file), str(file)
+        yield partial(read_arrays, file, inputs), str(file)
     named = any(file.stem in inputs.optional for file in single)
     if single and (len(inputs.required) != 1 or named or single[0].suffix == ".pb"):
         # One array per file and one file per input: together they form one batch.
         wanted = [file for file in single if file.suffix == ".npy" or file.name.startswith("input")]
-        yield partial(_read_files, wanted, inputs), str(folder)
+        yield partial(read_arrays_of, wanted, inputs), str(folder)
     elif single:
         for file in single:
-            yield partial(_read_file, file, inputs), str(file)
-
-
-def _read_files(paths: Sequence[Path], inputs: InputNames) -> Arrays:
-    return {name: array for path in paths for name, array in _read_file(path, inputs).items()}
-
-
-def _read_file(path: Path, inputs: InputNames) -> Arrays:
-    if path.suffix == ".pb":
-        return _read_proto(path, inputs)
-    if path.suffix == ".npy":
-        with open_input(path) as file:
-            array = _loaded(file, path, ".npy", "numpy.save")
-        return {path.stem: array} if path.stem in inputs.all else _named(array, inputs, str(path))
-    return _read_npz(path)
-
-
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    with open_input(path) as file:
-        archive = _loaded(file, path, ".npz", "numpy.savez")
-        if not hasattr(archive, "files"):
-            raise DovetailError(f"{path} is not an .npz file: it holds one array without a name", "save it as .npy")
-        size, memory = sum(member.file_size for member in archive.zip.infolist()), _memory()
-        if size > memory:
-            raise DovetailError(
-                f"{path} unpacks to {size >> 20:,} MB, and this machine has {memory >> 20:,} MB of memory",
-                "save the samples in several files, and give their folder",
-            )
-        try:
-            with archive:
-                return dict(archive)
-        except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
-            raise DovetailError(f"{path} cannot be read: {error}") from None
-
-
-def _memory() -> int:
-    """Return the memory of this machine in bytes, or the size of the address space if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows
-        return sys.maxsize
-
-
-def _loaded(file: IO[bytes], path: Path, ending: str, writer: str) -> Any:
-    import numpy as np
-
-    try:
-        return np.load(file, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise DovetailError(f"{path} is not an {ending} file: {error}", f"save it with {writer}") from None
-    except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
-        raise DovetailError(f"{path} cannot be read: {error}") from None
-
-
-def _read_proto(path: Path, inputs: InputNames) -> Arrays:
-    """Read a tensor of ONNX test data, `input_0.pb`, which may contain the name of its input."""
-    import onnx
-    from dovetail_onnx.source.tensors import data_problem
-    from google.protobuf.message import DecodeError
-
-    proto = onnx.TensorProto()
-    try:
-        proto.ParseFromString(read_input(path, _LARGEST_PROTO))
-    except DecodeError as error:
-        raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
-    if proto.data_location == onnx.TensorProto.EXTERNAL or proto.external_data:
-        # A sample file could refer to any file of this machine.
-        raise DovetailError(f"{path}: the tensor says that its data lies in another file", _SAVE)
-    if problem := data_problem(proto, None):
-        raise DovetailError(f"{path}: the tensor {printable(problem)}", _SAVE)
-    try:
-        array = onnx.numpy_helper.to_array(proto)
-    except (ValueError, TypeError, KeyError) as error:
-        raise DovetailError(f"{path} is not a TensorProto: {error}", _SAVE) from None
-    numbered = _NUMBERED.fullmatch(path.name)
-    if proto.name in inputs.all:
-        return {proto.name: array}
-    if numbered and int(numbered[1]) < len(inputs.all):
-        return {inputs.all[int(numbered[1])]: array}
-    return _named(array, inputs, str(path))
+            yield partial(read_arrays, file, inputs), str(file)

@@ -1,0 +1,65 @@
+"""Data of other file systems, as fsspec reads them: `s3://bucket/samples`, `https://...`, `memory://...`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.loading import described
+
+from dovetail_runtime.data.array_files import ENDINGS, Arrays, InputNames, arrays_in
+
+_INSTALL = "pip install 'dovetail-runtime[remote]', and what fsspec needs for this protocol, such as s3fs"
+
+
+def remote_items(url: str, inputs: InputNames) -> Iterator[tuple[Callable[[], Arrays], str]]:
+    """Yield what reads each file below a URL, in the order of their paths; see `sources.data_items`.
+
+    Raises:
+        DovetailError: fsspec or what it needs is not installed, or there is no such file.
+    """
+    system, files = _files(url)
+    for file in files:
+        where = str(system.unstrip_protocol(file))
+        yield partial(_read, system, file, where, inputs), where
+
+
+def remote_digest(url: str) -> str:
+    """Hash what identifies the files below a URL without reading them: names, sizes, times or tags."""
+    system, files = _files(url)
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file} {system.ukey(file)}\n".encode())
+    return digest.hexdigest()
+
+
+def _files(url: str) -> tuple[Any, list[str]]:
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError as error:
+        raise DovetailError(f"{url} is read with fsspec, which is not installed", _INSTALL) from error
+    try:
+        system, root = url_to_fs(url)
+        found = sorted(system.find(root))
+    except ImportError as error:
+        raise DovetailError(f"{url}: {error}", _INSTALL) from error
+    except Exception as error:  # each file system raises its own
+        raise DovetailError(f"{url} cannot be read: {described(error)}") from error
+    files = [file for file in found if PurePosixPath(file).suffix in ENDINGS]
+    if not files:
+        raise DovetailError(f"{url} holds no .npz, .npy or .pb file", "save the inputs with numpy.savez, by input name")
+    return system, files
+
+
+def _read(system: Any, file: str, where: str, inputs: InputNames) -> Arrays:
+    try:
+        with system.open(file, "rb") as opened:
+            return arrays_in(opened, PurePosixPath(file), where, inputs)
+    except DovetailError:
+        raise
+    except Exception as error:  # each file system raises its own
+        raise DovetailError(f"{where} cannot be read: {described(error)}") from error
