@@ -14,6 +14,8 @@ from dovetail_schemas.check_command import seconds
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
+    from dovetail_testing.probe.probing import Progress
+
 
 _SUFFIX = ".backend.yaml"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -38,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=seconds, default=_SECONDS, metavar="SECONDS",
         help="stop after this time, and write what is known (default: 900)",
     )  # fmt: skip
+    parser.add_argument(
+        "--cluster", metavar="ADDRESS",
+        help="address of a dask.distributed scheduler: its machines, which have the engine, try some operators each",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     state = file.with_name(file.name + ".state")
     try:
         with progress_lines() as progress:
+            if args.cluster:
+                _on_machines(args, state, plugins, progress)
             found = probe(
                 target, plugins=plugins, state=state, time_limit=args.time_limit, operators=args.operator,
                 against=against, progress=progress,
@@ -78,6 +86,20 @@ def run(args: argparse.Namespace) -> int:
         say(f"the time limit left out variations of {len(found.unfinished)} operators; the same command resumes")
     say(found.line(), f"{file}: written; dovetail check {file}")
     return 0
+
+
+def _on_machines(args: argparse.Namespace, state: Path, plugins: PluginSet, progress: Progress) -> None:
+    """Try nodes on the machines of a cluster, so that what is left resumes from their outcomes."""
+    from dovetail_runtime.data_workers import workers_of
+
+    from dovetail_testing.probe.parts import probe_in_parts
+
+    with workers_of(args.cluster, plugins) as (workers, notes):
+        note(*(f"note: {text}" for text in notes))
+        assert workers is not None, "an address is given"
+        probe_in_parts(
+            workers, args.target, state, time_limit=args.time_limit, operators=args.operator, progress=progress
+        )
 
 
 def _own_file(target: str, plugins: PluginSet) -> str:
