@@ -32,8 +32,8 @@ def rows(tmp_path):
     return tmp_path / "rows.npz"
 
 
-def compiled(dovetail, site, rows, **variables):
-    arguments = ("--fix-shape", "image:1x1x8x8", "--data", rows, "-o", "out", "--json")
+def compiled(dovetail, site, rows, *more, **variables):
+    arguments = ("--fix-shape", "image:1x1x8x8", "--data", rows, "-o", "out", "--json", *more)
     return dovetail("compile", DIGITS / "digits.onnx", "--backend", "k230", *arguments, PYTHONPATH=site, **variables)
 
 
@@ -56,7 +56,20 @@ def test_programs_compute_what_the_plan_says(dovetail, site, rows):
     session = onnxruntime.InferenceSession("out/model.onnx")
     images = np.load(rows)["image"]
     plan = np.concatenate([session.run(["probabilities"], {"image": image[None]})[0] for image in images])
-    assert 10 * np.log10((plan**2).sum() / ((simulated - plan) ** 2).sum()) > 45
+    assert 10 * np.log10((plan**2).sum() / ((simulated - plan) ** 2).sum()) > 55
+
+
+@nncase
+def test_a_goal_holds_for_programs_on_samples_that_nothing_saw(dovetail, site, tmp_path):
+    np.savez(tmp_path / "rows.npz", image=np.load(DIGITS / "test.npz")["image"][:40])
+    done = compiled(dovetail, site, tmp_path / "rows.npz", "--min-snr", "35")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["verification"]["outputs"][0]["snr_db"] >= 35
+    assert "no search saw" in done.stdout
+    assert 0 < sum(row["nodes"] for row in document["placements"] if row["backend"] == "k230") < 12
+    why = dovetail("explain", "out", PYTHONPATH=site, COLUMNS="1000").stdout
+    assert "--min-snr 35" in why, "the nodes that were raised are named"
 
 
 def test_it_uses_public_names_alone():

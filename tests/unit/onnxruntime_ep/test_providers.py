@@ -68,6 +68,36 @@ def test_what_a_provider_leaves_to_the_cpu_is_refused_by_name(region, where):
     assert set(caught.value.nodes) == {"first", "second", "third"}
 
 
+def test_nodes_without_names_are_not_left_to_the_cpu_either(where):
+    """ONNX Runtime says by name where a node is, so those without one get one."""
+    text = MODEL.replace("[first] ", "").replace("[second] ", "").replace("third", "node_0")
+    unnamed = RegionModel(dovetail.open(onnx.parser.parse_model(text)))
+    with pytest.raises(EngineError) as caught:
+        Azure().load(unnamed, {})
+    assert set(caught.value.nodes) == {"node_1", "node_2", "node_0"}
+    assert [node.name or "" for node in unnamed.model.graph] == ["", "", "node_0"], "the caller's model stays"
+    assert Cpu().load(unnamed, {"threads": 1}).facts["nodes"] == 3
+
+
+def test_processes_are_used_again_and_replaced_when_they_end(region, monkeypatch):
+    """Importing ONNX Runtime takes a second, which a probe of thousands of nodes pays once."""
+    monkeypatch.setenv(Cpu.provider.variable, sys.prefix)
+    engine, x = Cpu(), np.ones((2, 4), np.float32)
+    first = engine.load(region, {"threads": 1})
+    tool = first._host._tool
+    first.close()
+    second = engine.load(region, {"threads": 1})
+    assert second._host._tool is tool
+    beside = engine.load(region, {"threads": 1})
+    assert beside._host._tool is not tool, "sessions that live at once are apart"
+    with pytest.raises(EngineError):
+        tool.ask("no_such_function")
+    tool.close()  # as if it had crashed
+    second.close()
+    third = engine.load(region, {"threads": 1})
+    np.testing.assert_allclose(third.run({"x": x})["y"], beside.run({"x": x})["y"])
+
+
 def test_a_provider_that_is_not_built_in_is_named(region, where):
     with pytest.raises(EngineError, match="onnxruntime .* has no CANNExecutionProvider"):
         Cann().load(region, {})

@@ -72,3 +72,34 @@ def test_a_value_from_elsewhere_does_not_leave_a_region_that_reads_it(compiled, 
     regions = [region for region in numbered_regions(result.model.graph) if region.backend == "border-a"]
     assert [sum(value.name == "x" for value in region.inputs) for region in regions] == [1, 0, 1]
     assert not any(value.name.startswith("x_") for region in regions for value in (*region.inputs, *region.outputs))
+
+
+FUSING = """
+backend: end-npu
+device: npu
+opset: 13..21
+dynamic: accept
+precision: {low: uint8, high: float32, accumulate: int32}
+types:
+  q: {dtype: uint8, scheme: asymmetric, observer: minmax}
+  end: {dtype: float32, when: {region.last: true}}
+ops:
+  Neg: {role: active, types: {X: q, Y: [end, q]}, fuses: [Relu]}
+  Relu: {role: passive, types: {X: q, Y: [end, q]}}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+"""
+
+
+@pytest.mark.parametrize("text,held", [
+    ("b = Neg(x) y = Relu(b)", ["x"]),  # the Relu is computed with the Neg, and what leaves is in floats
+    ("b = Neg(x) c = Relu(b) d = Neg(c) y = Relu(d)", ["x", "c"]),
+    ("b = Neg(x) c = Relu(b) y = Sigmoid(b)", ["x", "b"]),  # read twice, it is held
+])  # fmt: skip
+def test_what_is_fused_at_the_end_of_a_region_is_not_held_in_integers(with_backend, text, held):
+    outputs = "float[2, 4] y, float[2, 4] c" if "Sigmoid" in text else "float[2, 4] y"
+    net = f'<ir_version: 8, opset_import: ["": 17]> g (float[2, 4] x) => ({outputs}) {{ {text} }}'
+    plugins = with_backend(FUSING)
+    result = dovetail.compile(onnx.parser.parse_model(net), "end-npu", data={"x": X}, verify=False, plugins=plugins)
+    quantized = [node.inputs[0].name for node in result.model.graph if node.op_type == "QuantizeLinear"]
+    assert [name.removesuffix("_float32") for name in quantized] == held

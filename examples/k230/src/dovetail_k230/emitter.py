@@ -44,9 +44,7 @@ class KModel(Emitter):
         source = engine_source(RegionModel(region.source))
         made = compiler().ask(
             "compile", model=source if isinstance(source, bytes) else source.read_bytes(),
-            ranges=json.dumps(
-                {"Version": "1.0", "Model": None, "Outputs": list(map(scheme_of, region.quantized_values))}
-            ),
+            ranges=json.dumps({"Version": "1.0", "Model": None, "Outputs": schemes_of(region)}),
             weights=region.backend.chosen["weights"],
             shapes=[list(map(int, value.shape)) for value in region.source.graph.inputs],
         )  # fmt: skip
@@ -56,7 +54,8 @@ class KModel(Emitter):
             "nodes": region.nodes,
             "inputs": [value.name for value in region.source.graph.inputs],
             "outputs": [value.name for value in region.source.graph.outputs],
-            "borders": [list(map(border_of, region.inputs)), list(map(border_of, region.outputs))],
+            "entering": list(map(border_of, region.inputs)),
+            "leaving": [value.source for value in region.outputs],
         }
         (folder / "net.kmodel").write_bytes(made["kmodel"])
         (folder / "net.json").write_text(json.dumps(about))
@@ -64,23 +63,32 @@ class KModel(Emitter):
         return Artifact(("net.kmodel", "net.json"), Call(), facts=facts)
 
 
+def schemes_of(region):
+    """Return ranges as nncase's scheme: any for what leaves the program, which the KPU does not round."""
+    known = {quantized.value for quantized in region.quantized_values}
+    leaving = [value.source for value in region.outputs if value.source not in known]
+    return [*map(scheme_of, region.quantized_values), *(scheme(name, "u8", [(-1.0, 1.0)]) for name in leaving)]
+
+
 def scheme_of(quantized):
-    """Return the ranges of a value in the form of nncase's scheme."""
+    """Return the ranges of a value."""
     parameters, ends = quantized.parameters, np.iinfo(quantized.format.element)
     ranges = [
-        {"Min": (int(ends.min) - zero) * scale, "Max": (int(ends.max) - zero) * scale, "IsFull": False}
+        ((int(ends.min) - zero) * scale, (int(ends.max) - zero) * scale)
         for scale, zero in zip(parameters.scale, parameters.zero_point)
     ]
-    return {
-        "Name": quantized.value,
-        "DataType": {"uint8": "u8", "int8": "i8", "int16": "i16"}[quantized.format.element],
-        "DataRange": ranges,
-        "DataRangeMode": "by_tensor" if len(ranges) == 1 else "by_channel",
-    }
+    return scheme(quantized.value, {"uint8": "u8", "int8": "i8", "int16": "i16"}[quantized.format.element], ranges)
+
+
+def scheme(name, dtype, ranges):
+    """Return ranges of a value, for all of it or by channel, as nncase reads them."""
+    mode = "by_tensor" if len(ranges) == 1 else "by_channel"
+    ranges = [{"Min": low, "Max": high, "IsFull": False} for low, high in ranges]
+    return {"Name": name, "DataType": dtype, "DataRange": ranges, "DataRangeMode": mode}
 
 
 def border_of(value):
-    """Return the value of the source that crosses the border; in integers, with scale, zero point and type."""
+    """Return the value of the source that enters; in integers, with scale and zero point."""
     if value.parameters is None:
         return [value.source, None]
-    return [value.source, [value.parameters.scale[0], value.parameters.zero_point[0], value.format.element]]
+    return [value.source, [value.parameters.scale[0], value.parameters.zero_point[0]]]

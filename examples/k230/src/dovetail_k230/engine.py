@@ -37,11 +37,11 @@ class Program(Session):
         self._outputs = [value.name for value in node.outputs]
 
     def run(self, inputs):
-        entering, leaving = self._about["borders"]
+        entering, leaving = self._about["entering"], self._about["leaving"]
         floats = {source: from_border(inputs[name], how) for name, (source, how) in zip(self._inputs, entering)}
         results = self._tool.ask("run", inputs=[floats[name] for name in self._about["inputs"]])
         found = dict(zip(self._about["outputs"], results, strict=True))
-        return {name: to_border(found[source], how) for name, (source, how) in zip(self._outputs, leaving)}
+        return {name: found[source] for name, source in zip(self._outputs, leaving)}
 
     def executed(self):
         return dict.fromkeys(self._about["nodes"], Executed("uint8", "reported"))
@@ -53,12 +53,3 @@ class Program(Session):
 def from_border(array, how):
     """Return the floats of a value that crosses the border."""
     return array if how is None else ((array.astype(np.float32) - how[1]) * np.float32(how[0])).astype(np.float32)
-
-
-def to_border(array, how):
-    """Return a value of the program as it crosses the border."""
-    if how is None:
-        return array
-    scale, zero, element = how
-    ends = np.iinfo(element)
-    return np.clip(np.rint(array / np.float32(scale)) + zero, ends.min, ends.max).astype(element)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import TYPE_CHECKING, ClassVar
 
 import dovetail.plugin
@@ -82,6 +84,7 @@ class ProviderEngine(Engine):
             stay: list[str] = []
             model, entries = compiled_context(region, self.name)
         else:
+            region = _named(region)
             self._refuse_miscomputed(region)
             names, entries = [node.name for node in region.model.nodes() if node.name], {}
             stay = [node.name for node in region.model.nodes() if node.name and self._may_stay(node)]
@@ -114,6 +117,18 @@ class ProviderEngine(Engine):
             name, why = next(iter(found.items()))
             more = f", and {len(found) - 1} more" if len(found) > 1 else ""
             raise EngineError(f"{self.name}: node '{name}'{more}: {why}", nodes=list(found))
+
+
+def _named(region: RegionModel) -> RegionModel:
+    """Return a region whose nodes all have names: ONNX Runtime tells by them where each node is."""
+    if all(node.name for node in region.model.nodes()):
+        return region
+    model = region.model.clone()
+    known = {node.name for node in model.nodes()}
+    fresh = (name for name in map("node_{}".format, itertools.count()) if name not in known)
+    for node in model.nodes():
+        node.name = node.name or next(fresh)
+    return dataclasses.replace(region, model=model, path=None)
 
 
 class ProviderSession(dovetail.plugin.Session):

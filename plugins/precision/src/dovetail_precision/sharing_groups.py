@@ -164,7 +164,7 @@ class Grouping:
             self._join(first, other)
 
     def fuse(self, form: QuantizedForm, rule: PortRule, results: Mapping[tuple[int, Format], QuantizedForm]) -> None:
-        """Let a value follow the result of the node fused with its producer, if there is one."""
+        """Let a value follow the result of the node fused with its producer, if there is one; unless it is in floats."""
         uses = form.value.uses()
         if len(uses) != 1 or form.value.is_graph_output() or form.adopted is not None or form.producer is None:
             return
@@ -172,7 +172,11 @@ class Grouping:
         same = placement_of(reader).backend == placement_of(producer).backend and reader.graph is producer.graph
         result = results.get((id(reader), form.format))
         reads = any(use.node is reader for use in form.uses)
-        if same and reads and result is not None and reader.op_type in rule.fuses and self._join(result, form):
+        if not (same and reads and reader.op_type in rule.fuses):
+            return
+        if result is None:
+            form.fused = reader
+        elif self._join(result, form):
             form.follows, form.fused = True, reader
             result.follows = False
 
