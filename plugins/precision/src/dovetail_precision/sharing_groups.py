@@ -164,7 +164,7 @@ class Grouping:
             self._join(first, other)
 
     def fuse(self, form: QuantizedForm, rule: PortRule, results: Mapping[tuple[int, Format], QuantizedForm]) -> None:
-        """Let a value follow the result of the node fused with its producer, if there is one; unless it is in floats."""
+        """Let a value follow the result of the node fused with its producer, unless that is in floats."""
         uses = form.value.uses()
         if len(uses) != 1 or form.value.is_graph_output() or form.adopted is not None or form.producer is None:
             return
