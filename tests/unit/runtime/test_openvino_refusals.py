@@ -80,3 +80,20 @@ def test_the_node_that_fails_first_is_named_without_the_counters_of_openvino():
     model = parse("g (float[2] x) => (float[2] y) { [Conv_3] a = Abs(x) [second] y = Neg(a) }")
     said = {str(refusal(RuntimeError(MESSAGE.format(f"Reshape_{n}")), "refuses", model)) for n in (17, 2044)}
     assert said == {"openvino-cpu refuses the node of 'Conv_3': the Reshape of has no window"}
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "Exception from src/plugins/x.cpp:12: Unexpected: CPU plug-in doesn't support Reshape operation with "
+            "dynamic rank. Operation name: a",
+            "the node of 'a': OpenVINO's CPU plugin needs to know how many axes every value has, and 'a' leaves that "
+            "open",
+        ),
+        ("CALLBACK HAS THROWN: [ GENERAL_ERROR ] the kernel is too large", "the region: the kernel is too large"),
+    ],
+)
+def test_where_an_exception_of_openvino_comes_from_is_left_out(message, said):
+    model = parse("g (float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
+    assert str(refusal(RuntimeError(message), "refuses", model)) == f"openvino-cpu refuses {said}"

@@ -109,6 +109,9 @@ _WHILE = re.compile(
     r"While validating ONNX node '<[^>]*>': |While validating node '.*?' with friendly_name '[^']*': |"
     r"Exception from \S+: |FrontEnd API failed with \w+: ?"
 )
+# Where an exception comes from says nothing to a reader.
+_ORIGIN = re.compile(r"CALLBACK HAS THROWN:? ?|\[ ?[A-Z_]+ ?\] ?|Unexpected: ")
+_RANK = re.compile(r"CPU plug-in doesn't support (\w+) operation with dynamic rank\. Operation name: (\S+)")
 _CHECK = re.compile(r"Check '(.*?)' failed at \S+:\d+: ?")
 _SHOWN = 300
 """Maximum length of a reason, in characters."""
@@ -159,7 +162,9 @@ def _first(sections: list[str], model: Model) -> tuple[str, str]:
 
 def _reason(text: str) -> str:
     """Extract the readable sentence of a message, or the failed condition if there is none."""
-    said = _WHILE.sub("", text)
+    if (rank := _RANK.search(text)) is not None:
+        return f"OpenVINO's CPU plugin needs to know how many axes every value has, and '{rank[2]}' leaves that open"
+    said = _ORIGIN.sub("", _WHILE.sub("", text))
     failed = _CHECK.search(said)
     sentence = _CHECK.sub("", said).strip()
     return sentence or (f"it needs {failed[1]}" if failed else text)
