@@ -41,6 +41,10 @@ def refuse():
     raise error
 
 
+def wrapped():
+    raise ValueError("Traceback (most recent call last):\\n  File 'a.py', line 1\\nKeyError: 'silu_4'\\n")
+
+
 def crash():
     print("Unhandled exception. System.NotSupportedException: Not supported: Mish", file=sys.stderr, flush=True)
     print("   at Nncase.Importer", file=sys.stderr, flush=True)
@@ -53,6 +57,7 @@ def leave():
 
 def hang():
     yield "begun"
+    print("building ...", flush=True)
     time.sleep(600)
 
 
@@ -129,6 +134,7 @@ def test_an_error_of_the_tool_names_its_nodes_and_leaves_it_running(tool):
     [
         ("crash", "ended with signal SIGABRT: Unhandled exception. System.NotSupportedException: Not supported: Mish"),
         ("leave", "ended with exit code 3"),
+        ("wrapped", "ValueError: KeyError: 'silu_4'"),
         ("unknown", "AttributeError: "),
         ("unsendable", "TypeError: object is neither plain data nor an array of numbers"),
     ],
@@ -143,7 +149,7 @@ def test_what_ends_a_call_is_said_in_the_last_words_and_the_next_call_works(tool
 
 def test_a_tool_that_hangs_is_ended(tool):
     acme, begun = tool(timeout=3.0), time.monotonic()
-    with pytest.raises(EngineError, match="gave no answer within 3 s, and was ended"):
+    with pytest.raises(EngineError, match="gave no answer within 3 s, and was ended; it last said: building ..."):
         acme.ask("hang")
     assert time.monotonic() - begun < 60
     assert acme.ask("sequence") == "done", "a line of progress begins the time again"

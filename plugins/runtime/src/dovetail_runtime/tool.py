@@ -122,7 +122,7 @@ class ToolProcess(dovetail.plugin.Tool):
                 for told in filter(None, (self._progress, TOOL_PROGRESS.get())):
                     told(printable(answer["progress"]))
         except (EOFError, OSError) as error:
-            why = f"gave no answer within {self._timeout:g} s, and was ended" if late.is_set() else self._ended()
+            why = self._silent() if late.is_set() else self._ended()
             self._end()
             raise EngineError(f"{self._title} {why}", self._hint) from error
         except TypeError:  # an argument that cannot be sent; nothing of it was written
@@ -137,21 +137,33 @@ class ToolProcess(dovetail.plugin.Tool):
             raise EngineError(why, self._hint if missing else "", nodes=answer["nodes"])
         return answer["answer"]
 
+    def _silent(self) -> str:
+        """Say that the process was ended because it was silent, with its last words."""
+        told = self._last_words()
+        return f"gave no answer within {self._timeout:g} s, and was ended" + (f"; it last said: {told}" if told else "")
+
     def _ended(self) -> str:
         """Say how the process ended."""
-        process, words = self._process, self._words
-        assert process is not None and words is not None, "it was started"
+        process = self._process
+        assert process is not None, "it was started"
         try:
             code = process.wait(_GRACE)
         except TimeoutExpired:
             process.kill()
             code = process.wait()
+        told = self._last_words()
+        how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
+        return f"ended with {how}" + (f": {told}" if told else "")
+
+    def _last_words(self) -> str:
+        """Return the line of the process's output that names a cause, or else its last one; empty if there is none."""
+        words = self._words
+        assert words is not None, "it was started"
         size = words.seek(0, os.SEEK_END)
         words.seek(max(size - _KEPT, 0))
-        lines = [line.strip() for line in words.read().decode(errors="replace").splitlines() if line.strip()]
+        lines = _lines(words.read().decode(errors="replace"))
         told = next((line for line in lines if any(cause in line for cause in _CAUSES)), (lines or [""])[-1])
-        how = f"signal {_signal(-code)}" if code < 0 else f"exit code {code}"
-        return f"ended with {how}" + (f": {printable(told)[:_LONGEST]}" if told else "")
+        return printable(told)[:_LONGEST]
 
     def _end(self) -> None:
         process, self._process = self._process, None
@@ -210,6 +222,10 @@ def _file_of(worker: str | Path) -> Path:
     if spec is None or not spec.origin:
         raise EngineError(f"there is no module '{worker}'", "name a module that is installed, or a file")
     return Path(spec.origin)
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]
 
 
 def _signal(number: int) -> str:

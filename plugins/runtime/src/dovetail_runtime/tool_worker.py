@@ -118,7 +118,9 @@ def _failure(error: BaseException) -> dict[str, object]:
     kind = type(error).__name__
     known = vars(error).get("nodes", ())
     nodes = [str(node) for node in known] if isinstance(known, (list, tuple)) else []
-    return {"error": lines[0] if lines else kind, "kind": kind, "nodes": nodes}
+    # The text of some exceptions is a whole traceback, whose last line is the cause.
+    cause = -1 if lines and lines[0].startswith("Traceback (most recent call last)") else 0
+    return {"error": lines[cause] if lines else kind, "kind": kind, "nodes": nodes}
 
 
 def main(processes: str, path: str) -> None:
