@@ -190,6 +190,7 @@ def _tokens(name: str) -> dict[str, str]:
         "class": "".join(part.capitalize() for part in name.split("-")),
         "api": str(API_VERSION),
         "newest": _NEWEST,
+        "variable": f"DOVETAIL_{module.upper()}",
     }
 
 
