@@ -265,6 +265,9 @@ def _is_rounded(exact: np.ndarray, given: np.ndarray, is_rounded: bool) -> bool:
         return bool((exact.astype(given.dtype, copy=False) == given).all())
 
 
+_CHUNK = 1 << 13  # numbers whose sums are taken at once: they stay in cache, and no threads have to wait for each other
+
+
 @dataclass(slots=True)
 class ErrorSums:
     """Running error sums over pairs of an exact and a given array.
@@ -285,17 +288,26 @@ class ErrorSums:
         """Add a pair of arrays, whose types may differ; pairs with different shapes are skipped."""
         import numpy as np
 
-        a, b = np.asarray(exact, np.float64), np.asarray(given, np.float64)
+        a, b = np.asarray(exact), np.asarray(given)
         if a.shape != b.shape:
             return
-        both = np.isfinite(a) & np.isfinite(b)
-        lost = a.size - int(both.sum()) - int((~both & ((a == b) | (np.isnan(a) & np.isnan(b)))).sum())
-        x, y = a[both], b[both]
-        signal = float(x @ x)
+        a, b = a.reshape(-1), b.reshape(-1)
+        signal, lost = 0.0, 0
+        for begin in range(0, a.size, _CHUNK):
+            x, y = (each[begin : begin + _CHUNK].astype(np.float64) for each in (a, b))
+            own, energy = float(x @ x), float(y @ y)
+            if not math.isfinite(own + energy):
+                both = np.isfinite(x) & np.isfinite(y)
+                same = (x == y) | (np.isnan(x) & np.isnan(y))
+                lost += int((~both & ~same).sum())
+                x, y = x[both], y[both]
+                own, energy = float(x @ x), float(y @ y)
+            y -= x
+            signal += own
+            self.energy += energy
+            self.noise += float(y @ y)
         self.signal += signal
-        self.energy += float(y @ y)
-        y -= x
-        self.noise += float(y @ y) + lost * max(signal, 1.0)
+        self.noise += lost * max(signal, 1.0)
         self.elements += a.size
 
     @property
