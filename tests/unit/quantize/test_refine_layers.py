@@ -158,7 +158,7 @@ def test_numbers_that_are_not_finite(compiled, installed, refine):
     good = np.random.default_rng(0).standard_normal((2, 4, 8, 8)).astype(np.float32)
     plan = compiled(NET, data={"x": good}, plugins=plugins).plan
     bad = good.copy()
-    bad[:, 0, 0, 0] = np.inf
+    bad[0, 0, 0, 0] = np.inf  # of the two rows, which are independent, this one calibrates
     with pytest.raises(DovetailError, match="node 'first': its .* the data .* infinite or NaN"):
         compiled(NET, data={"x": bad}, plan=plan, plugins=plugins, refine=refine)
 
