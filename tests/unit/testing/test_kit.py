@@ -124,6 +124,27 @@ def test_a_time_limit_and_an_interruption_leave_what_was_found(plugins):
     assert kept[0].unfinished == "interrupted at limits of MaxPool, 2 of 4"
 
 
+def test_what_is_cut_off_says_what_was_left_to_the_host_until_then(with_backend):
+    text = HEAD + "ops: {Relu: {types: f, policy: lower}, Softmax: {types: f, policy: lower}}"
+    text += "\nplace: {strategy: autocast}\nemit: {engines: [acme-runs, onnxruntime-cpu], artifacts: [acme-raising]}"
+    plugins = with_backend(text)
+    here = __name__.rpartition(".")[0]
+    module = f"{here}.raising_emitter" if here else "raising_emitter"
+    plugins.registry.engine("acme-runs", f"{module}:Runs")
+    plugins.registry.emitter("acme-raising", f"{module}:Raising")
+
+    def interrupt(what, done, total):
+        if what == "Softmax on engine and reference":
+            raise KeyboardInterrupt
+
+    kept = []
+    with pytest.raises(KeyboardInterrupt):
+        check_installed("acme-kit", plugins, interrupt, interrupted=kept.append)
+    assert kept[0].unfinished == "interrupted at Softmax on engine and reference, 1 of 2"
+    (problem,) = kept[0].problems
+    assert "license not found" in problem
+
+
 @pytest.mark.parametrize("text", ["0", "-3", "nan", "inf", "soon"])
 def test_a_time_limit_that_is_none(text, capsys):
     assert main(["check", "--installed", "acme-kit", f"--time-limit={text}"]) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -132,7 +132,7 @@ def check_installed(
         name: A backend, a plugin or a distribution.
         plugins: The plugins; all installed ones by default.
         progress: Called with (what, done, total).
-        time_limit: Time limit in seconds; returns what was found until then.
+        time_limit: Time limit in seconds; returns what was found until then. A node that is being compiled is finished.
         interrupted: Called with what was found if the user interrupts the check, before the interruption is raised.
 
     Raises:
@@ -226,28 +226,33 @@ def _measure(
         return
     before = len(found.measured)
     expected, low = lists(name, plugins.registry), load_chosen(plugins.registry, BackendChoice(name)).low or ""
-    for done, (label, sample) in enumerate(samples):
-        watch("nodes on engine and reference", done, len(samples))
-        measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
-        found.measured.append(measured)
-        judged = verdict(measured, expected)
-        # Lists say "exact" of onnx's own tests; other numbers may fall on the other side of a rounding.
-        rounded = measured.outcome == "compared" and not measured.problem
-        if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
-            found.problems.append(f"{label} on {name}: {measured.line()}")
-    own = found.measured[before:]
-    hosted = [one for one in own if one.outcome == "host"]
-    if hosted and len(hosted) == len(own):
+    try:
+        for done, (label, sample) in enumerate(samples):
+            watch(f"{label} on engine and reference", done, len(samples))
+            measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
+            found.measured.append(measured)
+            judged = verdict(measured, expected)
+            # Lists say "exact" of onnx's own tests; other numbers may fall on the other side of a rounding.
+            rounded = measured.outcome == "compared" and not measured.problem
+            if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
+                found.problems.append(f"{label} on {name}: {measured.line()}")
+    finally:  # what the time limit cuts off is not silent about what was tried
+        _say_what_is_left(name, found.measured[before:], found)
+
+
+def _say_what_is_left(name: str, measured: Sequence[CaseMeasurement], found: InstalledCheck) -> None:
+    """Note the nodes that ran on the host instead, with the reasons; it is a problem if all did."""
+    hosted = [one for one in measured if one.outcome == "host"]
+    if hosted and len(hosted) == len(measured):
         reasons = dict.fromkeys(reason for one in hosted for reason in one.reasons)
         why = next(iter(reasons), "its strategy claims none")
         found.problems.append(f"none of the {len(hosted)} nodes that the file of {name} accepts runs there: {why}")
-    elif hosted:
-        left: dict[str, list[str]] = {}
-        for one in hosted:
-            left.setdefault(next(iter(one.reasons), f"the strategy of {name} claims no such node alone"), []).append(
-                one.name
-            )
-        found.notes += [f"left to the host: {', '.join(names)}: {why}" for why, names in left.items()]
+        return
+    left: dict[str, list[str]] = {}
+    for one in hosted:
+        why = next(iter(one.reasons), f"the strategy of {name} claims no such node alone")
+        left.setdefault(why, []).append(one.name)
+    found.notes += [f"left to the host: {', '.join(names)}: {why}" for why, names in left.items()]
 
 
 def _work(sample: NodeSample, _: PluginSet) -> PreparedCase:
