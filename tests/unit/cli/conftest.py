@@ -109,7 +109,7 @@ class Api(types.ModuleType):
             raise DovetailError("no node 'nope'")
         return ["conv_0 runs on host", "H = 9; allowed: ..8"]
 
-    def backends(self, plugins=None):
+    def backends(self, plugins=None, names=()):
         self._called("backends", {"plugins": plugins})
         info = {"name": "npu", "summary": "Acme NPU", "distribution": "dovetail-npu", "needs": "data", "error": ""}
         return [types.SimpleNamespace(**info, engines=[("npu-sdk", False, "not installed"), ("reference", True, "")])]

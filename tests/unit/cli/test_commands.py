@@ -3,6 +3,7 @@ from pathlib import Path
 
 import ml_dtypes
 import numpy as np
+from dovetail.cli.main import main
 
 COVERAGE = "npu 3/4 nodes in 1 region, host 1"
 
@@ -128,3 +129,10 @@ def test_backends(api, cli, monkeypatch):
     document = json.loads(cli("backends", "--json")[1])
     assert document["backends"][0]["engines"][0] == {"name": "npu-sdk", "available": False, "why": "not installed"}
     assert {plugin["status"] for plugin in document["plugins"]} == {"ok", "disabled"}
+
+
+def test_backends_by_name(capsys):
+    assert main(["backends", "reference-free"]) == 2
+    assert "no backend 'reference-free' is installed" in capsys.readouterr().err
+    assert main(["backends", "host", "cpu-bf16", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)["backends"]] == ["cpu-bf16", "host"]

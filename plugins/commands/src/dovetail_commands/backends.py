@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, broken_lines, columns, plugins_of, print_json
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import BackendSummary, load_plugins
 from dovetail.plugin.loading import calling, load_chosen, make_engine, named_format_of
+from dovetail.text import did_you_mean
 
 from dovetail_commands.engine_environments import add_engine_env
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dovetail.plugin import Backend, PluginSet, Registry
 
 
@@ -40,11 +43,25 @@ class BackendInfo:
     error: str = ""
 
 
-def backends(plugins: PluginSet | None = None) -> list[BackendInfo]:
-    """List the installed backends, by name, without loading any engine."""
+def backends(plugins: PluginSet | None = None, names: Sequence[str] = ()) -> list[BackendInfo]:
+    """List the installed backends, by name, without loading any engine.
+
+    Args:
+        plugins: The plugins; all installed ones by default.
+        names: The backends to list; all of them by default.
+
+    Raises:
+        UsageError: One of that name is not installed.
+    """
     registry = (plugins or load_plugins()).registry
+    for name in names:
+        if name not in registry.backend:
+            why = f"no backend '{name}' is installed{did_you_mean(name, registry.backend)}"
+            raise UsageError(why, "`dovetail backends` lists all")
     found = []
     for entry in registry.backend.entries:
+        if names and entry.name not in names:
+            continue
         try:
             seen = _peek(entry.name, registry)
             engines = tuple(_engine_info(name, registry) for name in seen.engines)
@@ -84,7 +101,7 @@ def _engine_info(name: str, registry: Registry) -> tuple[str, bool, str]:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     plugins = plugins_of(args)
-    found = backends(plugins)
+    found = backends(plugins, args.names)
     if args.json:
         print_json({"backends": [_document(info) for info in found], "plugins": [p.as_dict() for p in plugins.plugins]})
         return 0
@@ -113,4 +130,10 @@ def _document(info: BackendInfo) -> dict[str, Any]:
     }
 
 
-BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", add_engine_env, run)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    parser.add_argument("names", nargs="*", metavar="BACKEND", help="list only these")
+    add_engine_env(parser)
+
+
+BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", add_arguments, run)
