@@ -132,6 +132,9 @@ def test_when_no_engine_is_left_all_reasons_are_given():
     engines = [Recorder("first", refuses=["Mul"]), Recorder("second", refuses=["Neg"])]
     with pytest.raises(DovetailError, match=r"no engine runs region 0 .*first refuses .*second refuses"):
         RegionExecutor(parse(CHAIN), {"host": engines})
+    engines = [Recorder("simulator", Availability(False, "gone")), Recorder("other", refuses=["Mul"])]
+    with pytest.raises(DovetailError, match=r"other refuses .*; simulator is not available: gone"):
+        RegionExecutor(parse(CHAIN), {"host": engines})
     with pytest.raises(DovetailError, match="is not available: gone"):
         RegionExecutor(parse(CHAIN), {"host": [Recorder("only", Availability(False, "gone"))]})
     with pytest.raises(DovetailError, match="no engines are known for backend 'host'"):

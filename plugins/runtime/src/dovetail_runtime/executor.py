@@ -233,6 +233,11 @@ class RegionExecutor(dovetail.plugin.Executor):
                 self._note(f"{engine.name} is not available: {why}")
         return usable
 
+    def _absent(self, backend: str) -> list[str]:
+        """Say which engines of a backend are not here, and why: regions may have been compiled for one of them."""
+        answers = ((engine.name, engine.available()) for engine in map(guarded, self._engines_of[backend]))
+        return [f"{name} is not available: {found.why}" for name, found in answers if not found.ok]
+
     def _load(self, region: Region) -> RegionRunner:
         if region.backend not in self._usable:
             raise DovetailError(f"no engines are known for backend '{region.backend}' ({described(region)})")
@@ -247,6 +252,7 @@ class RegionExecutor(dovetail.plugin.Executor):
             runner = RegionRunner(region, self._with_artifact(region, engines), engines, options, note)
         except NoEngine as error:
             if not any(engine.stands_in for engine in engines):
+                error.message = "; ".join([error.message, *self._absent(region.backend)])
                 raise
             raise NoEngineError(f"{region.backend} has no engine here, and {error.message}", _AWAY) from error
         if runner.stands_in:
