@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from dovetail.ir import Format
 from dovetail_onnx.opening import open_text
+from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.trials import AccuracyTrials
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>
@@ -22,7 +24,10 @@ def played():
 
     def compile_(raised, lowered, searching):
         calls["compiled"].append(set(raised))
-        return SimpleNamespace(model=None, off=2 - len(raised), verification=None)
+        # Node `a` begins the region of a backend: once it is raised, nothing is left there.
+        low = [] if "a" in raised else [name for name in "abc" if name not in raised]
+        nodes = [SimpleNamespace(name=name, precision=Format.of("float16"), ports={}) for name in low]
+        return SimpleNamespace(model=None, off=2 - len(raised), verification=None, plan=SimpleNamespace(nodes=nodes))
 
     def runner(compiled):
         return lambda feeds: {"y": feeds["x"] + np.float32(compiled.off)}
@@ -59,3 +64,13 @@ def test_what_was_tried_is_not_run_again(played):
     again = trials.run({"a"})
     assert (trials.runs, len(calls["compiled"])) == (2, 3), "compiled once more, because the result was let go"
     assert again.compiled.verification is first.verification
+
+
+def test_a_selection_that_leaves_a_backend_nothing_makes_way_for_one_that_leaves_it_some(played):
+    trials, _ = played({"x": np.ones((1, 2), np.float32)})
+    for raised, lowered in (({"a", "b"}, ()), ({"b", "c"}, {"a"}), ({"b"}, ()), ({"a"}, ())):
+        trials.run(raised, lowered)
+    emptied, kept = frozenset("ab"), (frozenset("bc"), frozenset("a"))
+    assert trials.with_low_nodes(emptied, Goals(min_snr=60)) == kept, "of those that meet the goal"
+    assert trials.with_low_nodes(frozenset("b"), Goals(min_snr=60)) == (frozenset("b"), frozenset()), "it has some"
+    assert trials.with_low_nodes(frozenset("abc"), Goals(min_snr=60))[1] == frozenset(), "it was not tried"

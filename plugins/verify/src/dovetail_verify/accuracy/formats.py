@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dovetail.planning import IN_FLOATS, Remark, parse_pin
 from dovetail_runtime.engines import engines_of
 
-from dovetail_verify.accuracy.raising import LOW_FLOATS, Raised, meet_goals
+from dovetail_verify.accuracy.raising import Raised, meet_goals
+from dovetail_verify.accuracy.trials import LOW_FLOATS
 from dovetail_verify.floats_instead import FLOATS_INSTEAD
 from dovetail_verify.held_out import HeldOut
 from dovetail_verify.runners import trials_of

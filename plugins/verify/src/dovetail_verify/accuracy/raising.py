@@ -7,15 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.ir import name_of
-from dovetail.planning import get_placement
 from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import ENOUGH, Use
-from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import measure_baseline
 from dovetail_verify.accuracy.goals import record
 from dovetail_verify.accuracy.search import cheapest
+from dovetail_verify.accuracy.trials import low_nodes
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
 
-LOW_FLOATS = ("bfloat16", "float16")
 _SHOWN = 6  # nodes named in a message
 _FIRST_RUNS = 26  # runs before a search stops splitting groups
 _MOST_RUNS = 34  # runs of both searches; together with validation and recompilation, fewer than 40
@@ -101,7 +98,10 @@ def meet_goals(
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
         raised, chosen = cheapest(search, groups, wanted, baseline.low, refining, most=most)
-        trial = final.run(raised)
+        raised, lowered = search.with_low_nodes(raised, wanted)
+        if lowered:
+            chosen = [group for group in groups.groups if raised.issuperset(group.names)]
+        trial = final.run(raised, lowered)
         # The held-out data decides at most twice, and only between selections made without it.
         if not goals.missed(trial.verification):
             return Raised(record(trial, low, goals, runs(), split, groups, chosen))
@@ -136,7 +136,7 @@ def _unreachable(
             f"{pluralize(len(names), 'node')} may not ({kept}): {reasons}",
             "take that back, narrow it, or lower the goal",
         )
-    if low := _low_nodes(compiled):
+    if low := low_nodes(compiled.plan):
         formats = ", ".join(list(dict.fromkeys(low.values()))[:_SHOWN])
         return DovetailError(
             f"the goal is not met: {missed}, with everything raised that can be; {pluralize(len(low), 'node')} "
@@ -151,15 +151,3 @@ def _unreachable(
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(f"'{name}'" for name in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
-
-
-def _low_nodes(compiled: CompiledModel) -> dict[str, str]:
-    """Return the planned nodes that compute in integers or 16-bit floats, with their formats."""
-    planned = {node.name for node in compiled.plan.nodes}
-    found: dict[str, str] = {}
-    for node in with_nodes(compiled).graph:
-        placement = get_placement(node) if node.name in planned else None
-        for format_ in (placement.precision, *placement.ports.values()) if placement is not None else ():
-            if format_ is not None and (format_.quantized or format_.element in LOW_FLOATS):
-                found.setdefault(name_of(node), str(format_))
-    return found

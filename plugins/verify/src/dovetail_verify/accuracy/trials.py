@@ -14,8 +14,10 @@ from dovetail_verify.compare import verify
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir import Model
+    from dovetail.planning import Plan
     from dovetail.plugin import CompiledModel
 
+    from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
 
 
@@ -26,6 +28,7 @@ If answers change, the affected rows cause nearly all noise of the whole, which 
 typical row does add up, but changed answers show only in the whole.
 """
 
+LOW_FLOATS = ("bfloat16", "float16")
 BROKEN = 1e30
 """Noise of an output that is not an approximation of the original."""
 
@@ -109,6 +112,7 @@ class AccuracyTrials:
         self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
         self._runner = runner
         self._known: dict[tuple[frozenset[str], frozenset[str]], OutputVerification] = {}
+        self._low: dict[tuple[frozenset[str], frozenset[str]], int] = {}
         self._latest: AccuracyTrial | None = None
 
     def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
@@ -123,6 +127,7 @@ class AccuracyTrials:
         # Release the previous result first: two results of a large model need twice the memory.
         self._latest = None
         compiled = self._compile(*wanted, self.searching)
+        self._low[wanted] = len(low_nodes(compiled.plan))
         verification = self._known.get(wanted)
         if verification is None:
             self._known[wanted] = verification = self._compared(compiled)
@@ -145,6 +150,21 @@ class AccuracyTrials:
         self._latest = AccuracyTrial(trial.raised, trial.lowered, trial.result, verification)
         return self._latest
 
+    def with_low_nodes(self, raised: frozenset[str], goals: Goals) -> tuple[frozenset[str], frozenset[str]]:
+        """Return nodes to raise and nodes to keep low: another measured trial where raising takes all others along.
+
+        A backend that begins regions at some operators only has nothing left once these are raised, while another
+        selection that meets the goals as well leaves it some.
+
+        Args:
+            raised: The nodes that a search raises.
+            goals: The goals that it meets.
+        """
+        if self._low.get((raised, frozenset()), 1):
+            return raised, frozenset()
+        meeting = [key for key, found in self._known.items() if self._low.get(key) and not goals.missed(found)]
+        return max(meeting, key=lambda key: self._low[key], default=(raised, frozenset()))
+
     def over(self, data: object, cautious: bool = False, searching: bool = False) -> AccuracyTrials:
         """Return trials of the same request on other data; they share the cached outputs of the original."""
         return AccuracyTrials(
@@ -156,6 +176,16 @@ class AccuracyTrials:
         wanted = frozenset(raised), frozenset(lowered)
         known = self._known.get(wanted)
         return self.run(*wanted) if known is None else AccuracyTrial(*wanted, None, known)
+
+
+def low_nodes(plan: Plan) -> dict[str, str]:
+    """Return the nodes of a plan that compute in integers or 16-bit floats, with their formats."""
+    found: dict[str, str] = {}
+    for node in plan.nodes:
+        for format_ in (node.precision, *node.ports.values()):
+            if format_ is not None and (format_.quantized or format_.element in LOW_FLOATS):
+                found.setdefault(node.name, str(format_))
+    return found
 
 
 def noise_of(snr_db: float) -> float:
