@@ -17,6 +17,7 @@ from dovetail.errors import DovetailError
 from dovetail.ir import name_of, used_values
 from dovetail.planning import HOST, Region, extract, given_regions, placed_backend
 from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.files.writing import write_array
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, samples_at_once
 from dovetail_runtime.engines import engines_of
@@ -96,7 +97,7 @@ class RegionSamples:
             sample = self._known.read([name], 0, lazily=True)[name]
             shape = (sum(rows), *sample.shape[1:])
             if 0 in shape:
-                np.save(paths[-1], np.empty(shape, sample.dtype))
+                write_array(paths[-1], np.empty(shape, sample.dtype))
                 continue
             joined = np.lib.format.open_memmap(paths[-1], "w+", sample.dtype, shape)
             for number, end in enumerate(np.cumsum(rows)):
@@ -159,7 +160,7 @@ class _BorderSamples:
                 kept = self.read([name for name in entering if name not in feeds], number - 1)
                 values |= executor.run({name: kept[name] if name in kept else feeds[name] for name in entering})
             for name in names:
-                np.save(self._path(name, number - 1), values[name])
+                write_array(self._path(name, number - 1), values[name])
             rows = max((len(feeds[name]) for name in counting if name in feeds), default=1)
             samples += rows if at_once is None else at_once
             if ctx.progress:

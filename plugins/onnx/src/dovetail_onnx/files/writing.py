@@ -9,10 +9,13 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import hold, remove_orphans
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
@@ -129,3 +132,17 @@ def _new_file(path: Path) -> tuple[Path, int]:
         if hold(descriptor) is not False and partial.exists():
             return partial, descriptor
         os.close(descriptor)
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write an array as an `.npy` file. Unlike `np.save`, the error says why nothing more can be written.
+
+    Raises:
+        OSError: It cannot be written; with the reason of the operating system.
+    """
+    import numpy as np
+
+    held = np.asarray(array, order="C")
+    with path.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(held))
+        file.write(held.reshape(-1).view(np.uint8).data)

@@ -18,6 +18,7 @@ from dovetail.planning import Plan
 from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
+from dovetail_onnx.files.writing import write_array
 
 from dovetail_quantize.refining.steps import RECORD, left_out, steps_of
 
@@ -65,7 +66,7 @@ class SavedWriter:
             The same numbers, mapped from disk.
         """
         path = self._path(len(self._index))
-        np.save(path, array)
+        write_array(path, array)
         self._index.append((step, name))
         return np.load(path, mmap_mode="r")
 
