@@ -260,6 +260,7 @@ def test_an_emitter_that_fails_costs_its_backend_the_region_only(acme, broken):
     done = acme(*COMPILE, "--data", "data.npz", "--verify", PYTHONPATH=folder)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith("acme-int8 0/13 nodes (all refused), ")
+    assert "note: 8 nodes not on acme-int8: emitter 'acme-files'" in done.stdout, "those of the plan are counted"
     said = acme("explain", "out", "second").stdout
     assert "failed emit-artifacts/not-emitted: not on acme-int8: emitter 'acme-files' of dovetail-example-int8" in said
 
