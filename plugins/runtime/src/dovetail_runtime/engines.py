@@ -30,7 +30,6 @@ from dovetail.plugin.loading import (
     foreign_output,
     make_engine,
 )
-from dovetail_commands import offer_environments
 from dovetail_schemas import FileBackend
 
 from dovetail_runtime.guarded_session import GuardedSession
@@ -296,7 +295,10 @@ def _offer_environments(backend: Backend, registry: Registry) -> None:
             f"{owner}: `environments` names {place}, which a file that is not installed may not have run",
             f"--engine-env {name}={place} names it, or install the file with a distribution",
         )
-    offer_environments(places)
+    if places:
+        from dovetail_commands import offer_environments
+
+        offer_environments(places)
 
 
 def engines_in(ctx: Context) -> Engines:
