@@ -91,14 +91,20 @@ def test_an_engine_that_computes_something_else_is_a_problem(with_backend):
     assert any("Relu on acme-kit" in text or "acme-wrong" in text for text in found.problems)
 
 
-def test_an_emitter_that_raises_on_every_region_is_a_problem(with_backend, monkeypatch, capsys):
-    text = HEAD + "ops: {Relu: {types: f, policy: lower}, MaxPool: {types: f, policy: lower}}"
+def with_raising_emitter(with_backend, operator):
+    """The plugins with a backend of Relu and another operator whose emitter raises on every region."""
+    text = HEAD + f"ops: {{Relu: {{types: f, policy: lower}}, {operator}: {{types: f, policy: lower}}}}"
     text += "\nplace: {strategy: autocast}\nemit: {engines: [acme-runs, onnxruntime-cpu], artifacts: [acme-raising]}"
     plugins = with_backend(text)
     here = __name__.rpartition(".")[0]
     module = f"{here}.raising_emitter" if here else "raising_emitter"
     plugins.registry.engine("acme-runs", f"{module}:Runs")
     plugins.registry.emitter("acme-raising", f"{module}:Raising")
+    return plugins
+
+
+def test_an_emitter_that_raises_on_every_region_is_a_problem(with_backend, monkeypatch, capsys):
+    plugins = with_raising_emitter(with_backend, "MaxPool")
     (problem,) = check_installed("acme-kit", plugins).problems
     assert problem.startswith("none of the ") and "license not found" in problem
     monkeypatch.setattr("dovetail.plugin.loading.loader.load_plugins", lambda **_: plugins)
@@ -125,13 +131,7 @@ def test_a_time_limit_and_an_interruption_leave_what_was_found(plugins):
 
 
 def test_what_is_cut_off_says_what_was_left_to_the_host_until_then(with_backend):
-    text = HEAD + "ops: {Relu: {types: f, policy: lower}, Softmax: {types: f, policy: lower}}"
-    text += "\nplace: {strategy: autocast}\nemit: {engines: [acme-runs, onnxruntime-cpu], artifacts: [acme-raising]}"
-    plugins = with_backend(text)
-    here = __name__.rpartition(".")[0]
-    module = f"{here}.raising_emitter" if here else "raising_emitter"
-    plugins.registry.engine("acme-runs", f"{module}:Runs")
-    plugins.registry.emitter("acme-raising", f"{module}:Raising")
+    plugins = with_raising_emitter(with_backend, "Softmax")
 
     def interrupt(what, done, total):
         if what == "Softmax on engine and reference":
