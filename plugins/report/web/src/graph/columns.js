@@ -6,9 +6,10 @@ const LANES = 5;
 
 /**
  * Fold rows into columns that are at most `most` high. Edges that leave a column go below it, up in the gap, and
- * into the next column from above. Returns { places, routes, w, h }, from 0 on; `boxes` are { w, h }.
+ * into the next column from above; edges that go back, which no layer holds, do so in any case. Returns
+ * { places, routes, returns, w, h }, from 0 on, with the routes of edges that go back apart; `boxes` are { w, h }.
  */
-export function folded({ places, routes }, boxes, edges, most) {
+export function folded({ places, routes }, boxes, edges, most, back = []) {
   const rows = rowsOf(places, boxes);
   const columns = [];
   for (const row of rows) {
@@ -18,7 +19,7 @@ export function folded({ places, routes }, boxes, edges, most) {
       last.bottom = row.bottom;
     } else columns.push({ rows: [row], top: row.top, bottom: row.bottom });
   }
-  if (!columns.length) return { places: [], routes: [], w: 0, h: 0 };
+  if (!columns.length) return { places: [], routes: [], returns: [], w: 0, h: 0 };
   const columnOf = new Array(boxes.length);
   columns.forEach((column, number) => column.rows.forEach((row) => row.members.forEach((i) => (columnOf[i] = number))));
   const widths = columns.map(() => [Infinity, -Infinity]);
@@ -38,14 +39,15 @@ export function folded({ places, routes }, boxes, edges, most) {
   }));
   const crossing = new Array(columns.length).fill(0);
   const tail = edges.map(([from, to]) => (columnOf[from] === columnOf[to] ? 0 : (crossing[columnOf[to]] += 1)));
+  const turning = back.map(([, to]) => (crossing[columnOf[to]] += 1));
   const shift = [];
   let left = 0;
   columns.forEach((column, number) => {
-    if (number) left += GAP + LANE * Math.min(LANES, crossing[number]);
+    if (number || crossing[0]) left += GAP + LANE * Math.min(LANES, crossing[number]);
     shift.push({ dx: left - widths[number][0], dy: -column.top, left });
     left += widths[number][1] - widths[number][0];
   });
-  const several = columns.length > 1;
+  const several = columns.length > 1 || back.length > 0;
   const lanes = Math.min(LANES, Math.max(0, ...crossing));
   const down = several ? 14 + LANE * lanes : 0;
   const high = Math.max(...columns.map((column) => column.bottom - column.top)) + down;
@@ -71,7 +73,14 @@ export function folded({ places, routes }, boxes, edges, most) {
     return [start, ...first, { x: before.x, y: under, at: first.length ? "" : "start" }, { x: gutter, y: under }, { x: gutter, y: roof },
       { x: after.x, y: roof, at: second.length ? "" : "end" }, ...second, end];
   });
-  return { places: moved, routes: drawn, w: left, h: high + (several ? 8 + LANE * lanes : 0), columns: columns.length };
+  const returns = back.map(([from, to], i) => {
+    const lane = (turning[i] - 1) % lanes;
+    const start = { x: moved[from].x, y: moved[from].y + boxes[from].h / 2 };
+    const end = { x: moved[to].x, y: moved[to].y - boxes[to].h / 2 };
+    const [under, gutter, roof] = [high + 10 + lane * LANE, shift[columnOf[to]].left - 16 - lane * LANE, down - 14 - lane * LANE];
+    return [start, { x: start.x, y: under, at: "start" }, { x: gutter, y: under }, { x: gutter, y: roof }, { x: end.x, y: roof, at: "end" }, end];
+  });
+  return { places: moved, routes: drawn, returns, w: left, h: high + (several ? 8 + LANE * lanes : 0), columns: columns.length };
 }
 
 /** A test whether a height is that of a row, by halving. */

@@ -101,13 +101,14 @@ export class Layout {
     });
     const edges = [...new Map((within.get(group) ?? []).map(({ ends: [a, b] }) => [`${a.place} ${b.place}`, [a.place, b.place]])).values()];
     const keep = withoutCircles(boxes.length, edges);
-    const forward = edges.filter((_, i) => keep[i]);
+    const [forward, back] = [edges.filter((_, i) => keep[i]), edges.filter((_, i) => !keep[i])];
     const key = `${boxes.map(({ w, h }) => `${Math.round(w)},${Math.round(h)}`).join(" ")};${forward.join(" ")};${this.fast}`;
     let drawing = this.drawings.get(key);
     if (!drawing) this.drawings.set(key, (drawing = layered(boxes, forward, this.fast || boxes.length > LARGE)));
-    const columns = folded(drawing, boxes, forward, this.most);
+    const columns = folded(drawing, boxes, forward, this.most, back);
     this.most = most;
-    const routes = new Map(forward.map(([a, b], i) => [a * 2097152 + b, columns.routes[i]]));
+    const drawn = [...columns.routes, ...columns.returns];
+    const routes = new Map([...forward, ...back].map(([a, b], i) => [a * 2097152 + b, drawn[i]]));
     const frame = group.parent ? { x: PAD, y: HEAD + PAD / 2, right: PAD, bottom: PAD } : { x: 0, y: 0, right: 0, bottom: 0 };
     const [w, h] = this.sideways ? [columns.h, columns.w] : [columns.w, columns.h];
     return { w: Math.max(w + frame.x + frame.right, group.parent ? 190 : 0), h: h + frame.y + frame.bottom, frame, columns, routes, plans };
