@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -37,7 +36,7 @@ from pathlib import Path
 
 import numpy as np
 import quantizers
-from measure import table
+from measure import table, within
 from trained_nets import candidates, judging
 from trained_nets.catalog import NETS as TRAINED
 from trained_nets.net import Net
@@ -76,6 +75,7 @@ def random_net(path: str) -> Net:
 
 def measured(name: str, options: argparse.Namespace) -> dict:
     """Everything about one net, by its name or the path of its file."""
+    np.seterr(all="ignore")
     net, wheels, failures = BY_NAME.get(name) or random_net(name), Wheels(options.wheels), {}
     model = wheels.file(net.wheel, net.path) if net.wheel else Path(net.path)
     streams = _padded(net.streams(wheels)) if options.one_shape else net.streams(wheels)
@@ -256,13 +256,11 @@ def _read(files) -> dict[str, dict]:
 
 
 def _alone(name: str, options: argparse.Namespace) -> dict:
-    """A net in a process of its own; engines may end it."""
-    context = multiprocessing.get_context("spawn")
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(send, name, options))
-    process.start()
-    send.close()
-    empty = {
+    """A net in a process of its own, or why there is nothing of it."""
+    result, why = within(options.limit, measured, name, options)
+    if result is not None:
+        return result
+    return {
         "net": name,
         "classes": (),
         "samples": 0,
@@ -270,20 +268,8 @@ def _alone(name: str, options: argparse.Namespace) -> dict:
         "facts": {},
         "speed": {},
         "seconds": {},
+        "failures": {"all": why},
     }
-    try:
-        if receive.poll(options.limit):
-            return receive.recv()
-        process.kill()
-        return {**empty, "failures": {"all": f"not done in {options.limit:.0f} s"}}
-    except EOFError:
-        process.join()
-        return {**empty, "failures": {"all": f"the process ended with exit code {process.exitcode}"}}
-
-
-def _child(send, name: str, options: argparse.Namespace) -> None:
-    np.seterr(all="ignore")
-    send.send(measured(name, options))
 
 
 if __name__ == "__main__":

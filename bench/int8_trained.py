@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import sys
 import tempfile
 import time
@@ -26,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import quantizers
-from measure import table
+from measure import table, within
 from trained_nets import candidates, judging
 from trained_nets.catalog import NETS as TRAINED
 from trained_nets.wheels import Wheels
@@ -56,6 +55,7 @@ def in_openvino(path: Path) -> candidates.Run:
 
 def measured(name: str, options: argparse.Namespace) -> dict:
     """Everything about one net."""
+    np.seterr(all="ignore")
     import dovetail
 
     net, wheels, failures = BY_NAME[name], Wheels(options.wheels), {}
@@ -193,26 +193,11 @@ def main() -> None:
 
 
 def _alone(name: str, options: argparse.Namespace) -> dict:
-    """A net in a process of its own; engines may end it."""
-    context = multiprocessing.get_context("spawn")
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(send, name, options))
-    process.start()
-    send.close()
-    empty = {"net": name, "samples": 0, "quality": {}, "seconds": {}, "times": {}, "notes": []}
-    try:
-        if receive.poll(options.limit):
-            return receive.recv()
-        process.kill()
-        return {**empty, "failures": {"all": f"not done in {options.limit:.0f} s"}}
-    except EOFError:
-        process.join()
-        return {**empty, "failures": {"all": f"the process ended with exit code {process.exitcode}"}}
-
-
-def _child(send, name: str, options: argparse.Namespace) -> None:
-    np.seterr(all="ignore")
-    send.send(measured(name, options))
+    """A net in a process of its own, or why there is nothing of it."""
+    result, why = within(options.limit, measured, name, options)
+    if result is not None:
+        return result
+    return {"net": name, "samples": 0, "quality": {}, "seconds": {}, "times": {}, "notes": [], "failures": {"all": why}}
 
 
 if __name__ == "__main__":

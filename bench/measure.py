@@ -41,17 +41,30 @@ class Peak:
 
 def alone(function: Callable[..., dict], *arguments) -> dict:
     """What `function` gives when it runs in a fresh process."""
+    result, why = within(None, function, *arguments)
+    if result is None:
+        raise SystemExit(f"{function.__name__}{arguments} {why}")
+    return result
+
+
+def within(limit: float | None, function: Callable[..., dict], *arguments) -> tuple[dict | None, str]:
+    """What `function` gives in a fresh process, which an engine may end, or None and why; `limit` is in seconds."""
     context = multiprocessing.get_context("spawn")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_child, args=(send, function, arguments))
     process.start()
     send.close()
+    result, why = None, ""
     try:
-        result = receive.recv()
+        if receive.poll(limit):
+            result = receive.recv()
+        else:
+            process.kill()
+            why = f"is not done in {limit:.0f} s"
     except EOFError:
-        raise SystemExit(f"{function.__name__}{arguments} ended with exit code {process.exitcode}") from None
+        pass
     process.join()
-    return result
+    return result, why or f"ended with exit code {process.exitcode}"
 
 
 def _child(send, function, arguments) -> None:

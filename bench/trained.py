@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
 import os
 import sys
 import time
@@ -33,7 +32,7 @@ from pathlib import Path
 
 import numpy as np
 from converters import TOOLS, installed
-from measure import table
+from measure import table, within
 from trained_nets import candidates, judging
 from trained_nets.catalog import NETS as TRAINED
 from trained_nets.wheels import Wheels
@@ -48,6 +47,7 @@ MEASURED_ON = 16  # inputs that are given as `data`
 
 def measured(name: str, options: argparse.Namespace) -> dict:
     """Everything about one net."""
+    np.seterr(all="ignore")
     net, wheels, failures, notes = NETS[name], Wheels(options.wheels), {}, {}
     model = wheels.file(net.wheel, net.path)
     streams = net.streams(wheels)
@@ -247,31 +247,20 @@ def _read(files) -> list[dict]:
 
 
 def _alone(name: str, options: argparse.Namespace) -> dict:
-    """A net in a process of its own; engines may end it."""
-    context = multiprocessing.get_context("spawn")
-    receive, send = context.Pipe(duplex=False)
-    process = context.Process(target=_child, args=(send, name, options))
-    process.start()
-    send.close()
-    empty = {"net": name, "about": NETS[name].about, "samples": 0, "quality": {}, "compile s": {},
-             "speed": {}, "notes": {}}  # fmt: skip
-    try:
-        if not receive.poll(options.limit):
-            process.kill()
-            return {**empty, "failures": {"all": f"not done in {options.limit:.0f} s"}}
-        return receive.recv()
-    except EOFError:
-        process.join()
-        return {**empty, "failures": {"all": f"the process ended with exit code {process.exitcode}"}}
-
-
-def _child(send, name: str, options: argparse.Namespace) -> None:
-    np.seterr(all="ignore")
-    try:
-        send.send(measured(name, options))
-    except BaseException:
-        traceback.print_exc()
-        raise
+    """A net in a process of its own, or why there is nothing of it."""
+    result, why = within(options.limit, measured, name, options)
+    if result is not None:
+        return result
+    return {
+        "net": name,
+        "about": NETS[name].about,
+        "samples": 0,
+        "quality": {},
+        "compile s": {},
+        "speed": {},
+        "notes": {},
+        "failures": {"all": why},
+    }
 
 
 if __name__ == "__main__":
