@@ -1,6 +1,6 @@
 """Everything that needs a GPU, in one command that may be stopped at any time.
 
-    python bench/gpu.py [--minutes 8] [--json gpu.json] [--nets FOLDER] [--cases 40]
+    python bench/gpu.py [--minutes 8] [--json gpu.json] [--nets FOLDER] [--cases 40] [--only GROUP ...]
     python bench/gpu.py --wheels FOLDER [--parts 60MB] [--python-version 3.12] [--nvidia]
     python bench/gpu.py --from-wheels FOLDER [...]
 
@@ -8,10 +8,10 @@ Rows, in this order: what is here (GPU, versions, engines and their devices); th
 what lies in the folder of nets (NAME.onnx with its inputs in NAME.npz), by every engine of gpu-fp16 that is here: SNR
 in dB of the worst output against ONNX Runtime in float32 as it was executed, beside what a CPU said before, with sums
 in float32 (`rounded`) and in float16 (`half`); milliseconds per run and their ratio to ONNX Runtime's CUDA provider in
-float32, the kinds also in PyTorch, float32 and float16; contexts (EPContext); int8 in Q/DQ; a sample of the
-conformance suite. Each row is written to the JSON file as it comes, and each group of rows has a process of its own, so
-that a driver that crashes or hangs costs its group. After `--minutes` or an interrupt the table of what there is
-follows.
+float32, the kinds also in PyTorch, float32 and float16; nets of torchvision and transformers, where these are; engines
+of TensorRT; contexts (EPContext); int8 in Q/DQ; a sample of the conformance suite, or all of it (`--cases 0`). Each row
+is written to the JSON file as it comes, and each group of rows has a process of its own, so that a driver that crashes
+or hangs costs its group. After `--minutes` or an interrupt the table of what there is follows.
 
 Without an NVIDIA GPU it runs on what is there: WebGPU takes any GPU, and where ORT_WEBGPU_EP_ALLOW_SOFTWARE_ADAPTER is
 1 Mesa's software Vulkan. `--wheels` collects what another machine needs, cut into `--parts`, and `--from-wheels` joins
@@ -33,6 +33,7 @@ import time
 from pathlib import Path
 
 GROUP = 120.0  # seconds of one group of rows at most
+GROUPS = ("machine", "nets", "exported", "engines", "contexts", "integers", "conformance")
 
 
 def _child(function: str, arguments: tuple, answers) -> None:
@@ -116,17 +117,25 @@ class Run:
 
 def measure(options: argparse.Namespace) -> None:
     """Measure everything, and print the tables."""
-    from gpu_parts import jobs
+    from gpu_parts import exported, jobs
 
     run = Run(60 * options.minutes, options.json.absolute())
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, run.stop)
-    run.group("machine")
-    for name, source in jobs.nets(options.nets):
+    groups = options.only or GROUPS
+    if "machine" in groups:
+        run.group("machine")
+    for name, source in jobs.nets(options.nets) if "nets" in groups else ():
         run.group("net", name, source)
-    run.group("contexts")
-    run.group("integers")
-    run.group("conformance", options.cases, GROUP, at_most=GROUP + 10)
+    for name in exported.EXPORTED if "exported" in groups else ():
+        run.group("standard", name)
+    for name, source in jobs.nets(None) if "engines" in groups else ():
+        run.group("engines", name, source)
+    for group in ("contexts", "integers"):
+        if group in groups:
+            run.group(group)
+    if "conformance" in groups:
+        run.group("conformance", options.cases, GROUP, at_most=GROUP + 10)
     run.tables()
 
 
@@ -153,6 +162,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("gpu.json"))
     parser.add_argument("--nets", type=Path, metavar="FOLDER")
     parser.add_argument("--cases", type=int, default=40)
+    parser.add_argument("--only", nargs="+", choices=GROUPS, metavar="GROUP", help=f"of {', '.join(GROUPS)}")
     parser.add_argument("--wheels", type=Path, metavar="FOLDER")
     parser.add_argument("--parts", type=size_of, default=0, metavar="60MB")
     parser.add_argument("--python-version", default="3.12")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpu_parts import kinds
+from gpu_parts import exported, kinds
+from gpu_parts.running import Feeds, first, milliseconds, on_cuda, seconds, session_of, snr
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits"
@@ -24,9 +24,8 @@ ENGINES = ("onnxruntime-cuda", "onnxruntime-ep-webgpu", "onnxruntime-ep-nv-tenso
 """Engines that run a result of gpu-fp16."""
 
 CHECKS = {"rounded": "onnxruntime-cpu", "half": "half-sums"}
-"""What the CPU says beforehand: sums in float32, and sums in float16."""
+"""What the CPU says beforehand: sums in float32, and sums in float16, which takes long for large nets."""
 
-Feeds = dict[str, np.ndarray]
 Row = dict[str, Any]
 
 
@@ -84,10 +83,10 @@ def net(name: str, source: str) -> Iterator[Row]:
     here = [label for label in ENGINES if engines[label].available().ok]
     with tempfile.TemporaryDirectory() as place:
         path, data = _opened(name, source, Path(place))
-        session = _session(path, "CPUExecutionProvider")
+        session = session_of(path, "CPUExecutionProvider")
         names = [value.name for value in session.get_outputs()]
         expected = [dict(zip(names, session.run(names, feeds))) for feeds in data]
-        base = _seconds(_on_cuda(path, data[0]))
+        base = seconds(on_cuda(path, data[0]))
         if base:
             yield {"net": name, "engine": "onnxruntime CUDA, float32", "ms": round(1e3 * base, 3), "ratio": 1.0}
         for accumulate in ("float32", "half"):
@@ -95,33 +94,73 @@ def net(name: str, source: str) -> Iterator[Row]:
             compiled = dovetail.compile(path, backend, verify=False, try_engines=bool(here))
             host = [make_engine(registry, "onnxruntime-cpu")]
             said = {}
-            for label, engine in CHECKS.items():
+            for label, engine in CHECKS.items() if source in ("digits", "kind") else [("rounded", CHECKS["rounded"])]:
                 executor = RegionExecutor(compiled.model, {"gpu-fp16": [engines[engine]], "host": host})
-                said[label] = round(_snr(expected, [executor.run(feeds) for feeds in data]), 1)
+                said[label] = round(snr(expected, [executor.run(feeds) for feeds in data]), 1)
             for label in here or [None]:
                 row: Row = {"net": name, "result": backend, "engine": label or "none here", **said}
                 if label:
                     try:
                         executor = RegionExecutor(compiled.model, {"gpu-fp16": [engines[label]], "host": host})
-                        row["executed"] = round(_snr(expected, [executor.run(feeds) for feeds in data]), 1)
+                        row["executed"] = round(snr(expected, [executor.run(feeds) for feeds in data]), 1)
                         row["regions"] = len(executor.runners)
-                        spent = _seconds(partial(executor.run, data[0]))
+                        spent = seconds(partial(executor.run, data[0]))
                         row["ms"] = round(1e3 * spent, 3) if spent else None
                         row["ratio"] = round(spent / base, 2) if spent and base else None
                     except Exception as error:
-                        row["error"] = _first(error)
+                        row["error"] = first(error)
                 yield row
         if source == "kind":
             for half in (False, True):
                 row = {"net": name, "engine": f"torch, {'float16' if half else 'float32'}"}
                 try:
                     run = kinds.in_torch(path, half)
-                    row["executed"] = round(_snr(expected, [{names[0]: run(feeds)} for feeds in data]), 1)
-                    spent = _seconds(partial(run, data[0]))
+                    row["executed"] = round(snr(expected, [{names[0]: run(feeds)} for feeds in data]), 1)
+                    spent = seconds(partial(run, data[0]))
                     row |= {"ms": round(1e3 * spent, 3), "ratio": round(spent / base, 2) if base else None}
                 except Exception as error:
-                    row["error"] = _first(error)
+                    row["error"] = first(error)
                 yield row
+
+
+def standard(name: str) -> Iterator[Row]:
+    """Rows of an exported net; see `exported.rows`."""
+    with tempfile.TemporaryDirectory() as place:
+        yield from exported.rows(name, Path(place))
+
+
+def engines(name: str, source: str) -> Iterator[Row]:
+    """Rows of a net as TensorRT's engines, in what the backend `tensorrt` can compute in."""
+    import dovetail
+    from dovetail.plugin import load_plugins
+    from dovetail.plugin.loading import make_engine
+    from dovetail_runtime import RegionExecutor
+
+    registry = load_plugins().registry
+    with tempfile.TemporaryDirectory() as place:
+        path, data = _opened(name, source, Path(place))
+        session = session_of(path, "CPUExecutionProvider")
+        names = [value.name for value in session.get_outputs()]
+        expected = [dict(zip(names, session.run(names, feeds))) for feeds in data]
+        base = seconds(on_cuda(path, data[0]))
+        for precision in ("fp32", "fp16", "bf16", "int8"):
+            request = f"tensorrt:precision={precision}"
+            row: Row = {"net": name, "result": request, "engine": "tensorrt"}
+            try:
+                samples = data if precision == "int8" else None
+                compiled = dovetail.compile(path, request, data=samples, verify=False)
+                used = {
+                    "tensorrt": [make_engine(registry, "tensorrt")],
+                    "host": [make_engine(registry, "onnxruntime-cpu")],
+                }
+                executor = RegionExecutor(compiled.model, used)
+                row["executed"] = round(snr(expected, [executor.run(feeds) for feeds in data]), 1)
+                spent = seconds(partial(executor.run, data[0]))
+                row["ms"] = milliseconds(spent)
+                row["ratio"] = round(spent / base, 2) if spent and base else None
+            except Exception as error:
+                row["error"] = first(error)
+            yield row
 
 
 def contexts() -> Iterator[Row]:
@@ -138,8 +177,8 @@ def contexts() -> Iterator[Row]:
             entries = {"ep.context_enable": "1", "ep.context_embed_mode": "1", "ep.context_file_path": str(target)}
             about = {"provider": provider.name, "library": provider.library, "options": {}, "names": []}
             image = np.load(DIGITS / "test.npz")["image"][:1]
-            first = sessions.load(**about, model=str(DIGITS / "digits.onnx"), entries=entries)
-            exact = sessions.run(first["number"], {"image": image})
+            written = sessions.load(**about, model=str(DIGITS / "digits.onnx"), entries=entries)
+            exact = sessions.run(written["number"], {"image": image})
             again = sessions.load(**about, model=target.read_bytes(), entries={})
             found = sessions.run(again["number"], {"image": image})
             row |= {
@@ -147,7 +186,7 @@ def contexts() -> Iterator[Row]:
                 "equal": all(np.array_equal(exact[key], found[key]) for key in exact),
             }
     except Exception as error:
-        row["error"] = _first(error)
+        row["error"] = first(error)
     yield row
 
 
@@ -161,24 +200,24 @@ def integers() -> Iterator[Row]:
         path = compiled.save(Path(place) / "out")
         path = Path(place) / "out" / "model.onnx"
         feeds = {"image": images[64:96]}
-        source = _session(DIGITS / "digits.onnx", "CPUExecutionProvider")
+        source = session_of(DIGITS / "digits.onnx", "CPUExecutionProvider")
         exact = [dict(zip(["probabilities"], source.run(["probabilities"], feeds)))]
-        on_cpu = _session(path, "CPUExecutionProvider").run(["probabilities"], feeds)[0]
+        on_cpu = session_of(path, "CPUExecutionProvider").run(["probabilities"], feeds)[0]
         yield {
             "int8": "digits",
             "engine": "CPUExecutionProvider",
-            "executed": round(_snr(exact, [{"probabilities": on_cpu}]), 1),
+            "executed": round(snr(exact, [{"probabilities": on_cpu}]), 1),
         }
         for provider in ("CUDAExecutionProvider", "NvTensorRTRTXExecutionProvider", "WebGpuExecutionProvider"):
             row: Row = {"int8": "digits", "engine": provider}
             try:
-                session = _session(path, provider)
+                session = session_of(path, provider)
                 found = session.run(["probabilities"], feeds)[0]
-                row |= {"executed": round(_snr(exact, [{"probabilities": found}]), 1)}
-                row |= {"against the CPU": round(_snr([{"p": on_cpu}], [{"p": found}]), 1)}
-                row["ms"] = round(1e3 * (_seconds(partial(session.run, None, feeds)) or 0), 3)
+                row |= {"executed": round(snr(exact, [{"probabilities": found}]), 1)}
+                row |= {"against the CPU": round(snr([{"p": on_cpu}], [{"p": found}]), 1)}
+                row["ms"] = round(1e3 * (seconds(partial(session.run, None, feeds)) or 0), 3)
             except Exception as error:
-                row["error"] = _first(error)
+                row["error"] = first(error)
             yield row
 
 
@@ -194,7 +233,9 @@ def conformance(cases: int, seconds: float) -> Iterator[Row]:
         "--dovetail-backend",
         "gpu-fp16",
     ]
-    command += ["--dovetail-sample", str(cases), "--no-header"]
+    command += ["--dovetail-sample", str(cases), "--no-header"] if cases else ["--no-header"]
+    if importlib.util.find_spec("xdist"):
+        command += ["-n", str(min(12, os.cpu_count() or 1))]
     with tempfile.TemporaryDirectory() as place, tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=place, env={**os.environ, "PYTHONPATH": ""})
         try:
@@ -216,59 +257,3 @@ def conformance(cases: int, seconds: float) -> Iterator[Row]:
     for line in lines:
         if line.startswith(("FAILED", "ERROR")):
             yield {"conformance": "gpu-fp16", "found": line[:150]}
-
-
-def _session(path: Path, provider: str):
-    import onnxruntime
-    from dovetail_onnxruntime_ep import engines, sessions
-
-    settings = onnxruntime.SessionOptions()
-    settings.log_severity_level = 4
-    for known in (engines.NvTensorRtRtx.provider, engines.WebGpu.provider):
-        if known.name == provider:
-            known.devices()
-            number = sessions.load(known.name, known.library, str(path), {}, {}, [])["number"]
-            return sessions._sessions[number]
-    if provider not in onnxruntime.get_available_providers():
-        raise RuntimeError(f"onnxruntime has no {provider}")
-    session = onnxruntime.InferenceSession(str(path), settings, providers=[provider])
-    if provider not in session.get_providers():
-        raise RuntimeError(f"{provider} does not start")
-    return session
-
-
-def _on_cuda(path: Path, feeds: Feeds) -> Callable[[], object] | None:
-    try:
-        session = _session(path, "CUDAExecutionProvider")
-    except Exception:  # it is not here
-        return None
-    return lambda: session.run(None, feeds)
-
-
-def _seconds(run: Callable[[], object] | None, at_most: float = 1.5) -> float | None:
-    """The median time of a run, after one that does not count; None for nothing to run."""
-    if run is None:
-        return None
-    run()
-    times: list[float] = []
-    begun = time.perf_counter()
-    while len(times) < 30 and (len(times) < 3 or time.perf_counter() - begun < at_most):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)
-
-
-def _snr(expected: list[dict], found: list[dict]) -> float:
-    """SNR in dB of the worst float output; -999 for one with NaN or infinity that it should not have."""
-    rated = [150.0]
-    for name in (name for name, array in expected[0].items() if np.asarray(array).dtype.kind == "f"):
-        exact = np.concatenate([np.ravel(one[name]) for one in expected]).astype(np.float64)
-        given = np.concatenate([np.ravel(one[name]) for one in found]).astype(np.float64)
-        noise = ((given - exact) ** 2).sum() if np.isfinite(given).all() else np.inf
-        rated.append(10 * np.log10((exact**2).sum() / max(noise, 1e-300)) if np.isfinite(noise) else -999.0)
-    return float(min(rated))
-
-
-def _first(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.util
+import io
 import sys
+from functools import cache
 from pathlib import Path
 
 from dovetail.plugin import Availability
 from dovetail_host import CPU, OnnxRuntimeCpu
+from dovetail_onnx import onnx_runtime
 
 _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence can be checked without an import.
@@ -32,6 +36,7 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
     name = "onnxruntime-cuda"
     providers = (_CUDA, CPU)
     device = "cuda"
+    way_out = "pip install 'onnxruntime-gpu[cuda,cudnn]', which brings CUDA's libraries and cuDNN"
 
     def available(self) -> Availability:
         """Check that ONNX Runtime's CUDA provider and an NVIDIA driver are installed."""
@@ -44,6 +49,19 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
         except OSError:
             return _absent(f"there is no NVIDIA driver ({_DRIVER})")
         return Availability(True)
+
+    def _prepare(self) -> None:
+        _load_libraries()
+
+
+@cache
+def _load_libraries() -> None:
+    """Load CUDA's libraries and cuDNN where pip put them, which the dynamic linker does not search.
+
+    What is missing there may be among the system's, so a failure is not one yet; ONNX Runtime prints it.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        onnx_runtime().preload_dlls(directory="")
 
 
 def _absent(why: str) -> Availability:

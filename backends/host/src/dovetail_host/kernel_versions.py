@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
+_CPU = "CPUExecutionProvider"
 _OPEN_END = 1 << 20  # ONNX Runtime writes the largest integer
 
 
@@ -60,12 +61,22 @@ def _fits(version: int, first: int, last: int) -> bool:
 
 @cache
 def _kernels() -> dict[str, list[tuple[int, int]]]:
-    """Return the version ranges of ONNX Runtime's CPU kernels, by operator."""
+    """Return the version ranges of ONNX Runtime's CPU kernels, by operator; none where it cannot be asked for them.
+
+    `get_all_opkernel_def` starts every provider of a build. Where one does not start, as TensorRT's in a build for
+    NVIDIA's GPUs beside which TensorRT is not installed, it ends the process (1.31).
+    """
     from dovetail_onnx import native_state
 
-    found: dict[str, list[tuple[int, int]]] = {}
-    for kernel in native_state().get_all_opkernel_def():
-        if kernel.provider == "CPUExecutionProvider" and kernel.domain in ("", "ai.onnx"):
+    state, found = native_state(), dict[str, list[tuple[int, int]]]()
+    if hasattr(state, "get_registered_ep_kernel_defs"):  # from 1.31 on
+        kernels = state.get_registered_ep_kernel_defs(_CPU)
+    elif set(state.get_available_providers()) <= {_CPU, "AzureExecutionProvider"}:
+        kernels = [kernel for kernel in state.get_all_opkernel_def() if kernel.provider == _CPU]
+    else:
+        kernels = []
+    for kernel in kernels:
+        if kernel.domain in ("", "ai.onnx"):
             found.setdefault(kernel.op_name, []).append(tuple(kernel.version_range))
     return found
 

@@ -66,6 +66,7 @@ class OnnxRuntimeCpu(Engine):
     Attributes:
         providers: ONNX Runtime's execution providers, in order of preference.
         device: The device of the first one, as `session.layer_assignment_settings` names it.
+        way_out: What to do where they do not start.
     """
 
     name = "onnxruntime-cpu"
@@ -73,6 +74,7 @@ class OnnxRuntimeCpu(Engine):
     """Opset and types that ONNX Runtime 1.31 accepts."""
     providers: tuple[str, ...] = (CPU,)
     device = "cpu"
+    way_out = ""
 
     def available(self) -> Availability:
         """Check whether ONNX Runtime is installed."""
@@ -99,6 +101,7 @@ class OnnxRuntimeCpu(Engine):
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
+        self._prepare()
         on_cpu = self.providers == (CPU,)
         made_of = source_of(region, on_cpu, share=bool(options.get("share_weights")), fuses=level != "none")
         weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in made_of.arrays.items()}
@@ -149,11 +152,14 @@ class OnnxRuntimeCpu(Engine):
             settings.graph_optimization_level = asked  # they may be the caller's
         raise refusal
 
+    def _prepare(self) -> None:
+        """Load what the execution providers need beside ONNX Runtime."""
+
     def _demand(self, there: Sequence[str]) -> None:
         """Check the execution providers: ONNX Runtime skips one that it cannot load with only a warning."""
         missing = [provider for provider in self.providers if provider not in there]
         if missing:
-            raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}")
+            raise DovetailError(f"{self.name}: ONNX Runtime could not start {', '.join(missing)}", self.way_out)
 
 
 def _does_little(region: RegionModel) -> bool:
