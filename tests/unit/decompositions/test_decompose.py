@@ -1,5 +1,7 @@
 """What is written out, what stays and why, and what is kept of a node."""
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,7 @@ from dovetail.passes import Context
 from dovetail.planning import Placement, get_placement, origin_of, set_placement
 from dovetail_onnx.opening import open_proto
 from dovetail_transforms.canonicalize.normalize import Normalize
-from dovetail_transforms.decompositions import can_decompose, decompose, is_known, known_operators
+from dovetail_transforms.decompositions import can_decompose, decompose, formula, is_known, known_operators
 from dovetail_transforms.decompositions.decomposing import WriteOut
 from onnx import parser
 
@@ -37,6 +39,21 @@ def test_names_origin_and_placement_stay():
         ("passed", "gate", "com.microsoft.QuickGelu is written out: Mul, Sigmoid")
     ]
     assert not decompose(model, Context(model=model))
+
+
+def test_an_older_library_lacks_ports_and_attributes_of_newer_definitions(monkeypatch):
+    text = "agraph (float[2, 8] x, float[8] b) => (float[2, 8] y) {\n y = com.microsoft.FastGelu (x, b)\n}"
+    newest, find = opened(text), formula.find_signature
+    decompose(newest, Context(model=newest))
+
+    def older(*key):
+        found = find(*key)
+        return found and replace(found, inputs=found.inputs[:1], attributes=frozenset(), defaults={})
+
+    monkeypatch.setattr(formula, "find_signature", older)
+    oldest = opened(text.replace("(x, b)", "(x)"))
+    assert decompose(oldest, Context(model=oldest))
+    assert [node.op_type for node in newest.graph if node.op_type != "Add"][-1] == oldest.graph[-1].op_type
 
 
 def test_only_what_is_asked_for():

@@ -17,7 +17,7 @@ DIGITS = Path(__file__).parents[3] / "examples/digits/digits.onnx"
 
 
 class OnAnotherDevice(OnnxRuntimeCpu):
-    """A provider that every build has, and that leaves all nodes of a model to the CPU."""
+    """A provider that every build for CPUs has, and that leaves all nodes of a model to the CPU."""
 
     providers = ("AzureExecutionProvider", CPU)
 
@@ -60,6 +60,8 @@ def test_a_result_on_one_device_is_not_annotated(tmp_path):
 
 
 def test_nodes_that_a_provider_leaves_to_the_cpu_are_known_without_a_profile():
+    if OnAnotherDevice.providers[0] not in ort.get_available_providers():
+        pytest.skip("this build of ONNX Runtime has no such provider")
     region = RegionModel(parse("g (float[4] x) => (float[4] y) { h = Exp(x) y = Sin(h) }"))
     for engine, how in ((OnAnotherDevice(), "reported-on-cpu"), (OnnxRuntimeCpu(), "not-reported")):
         session = engine.load(region, {})

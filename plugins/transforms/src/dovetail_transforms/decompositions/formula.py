@@ -105,8 +105,8 @@ class Formula(Replacement):
         return name in self._inputs
 
     def input(self, name: str) -> ir.Value | None:
-        """Return the input of a port; None if it is absent."""
-        index = self._inputs[name]
+        """Return the input of a port; None if it is absent, as ports of newer definitions are in an older library."""
+        index = self._inputs.get(name, len(self.node.inputs))
         return self.node.inputs[index] if index < len(self.node.inputs) else None
 
     def required(self, name: str) -> ir.Value:
@@ -123,8 +123,7 @@ class Formula(Replacement):
         return {port.name: index for index, port in enumerate(self._signature.inputs)}
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute, its default in the schema, or `default`."""
-        assert name in self._signature.attributes, f"{self.node.op_type} has no attribute {name}"
+        """Return an attribute, its default in the schema, or `default`, which is that of newer attributes, too."""
         return attribute(self.node, name, self._signature.defaults.get(name, default))
 
     def is_read(self, name: str) -> bool:
