@@ -1,7 +1,8 @@
 """Everything that needs a GPU, in one command that may be stopped at any time.
 
     python bench/gpu.py [--minutes 8] [--json gpu.json] [--nets FOLDER] [--cases 40] [--only GROUP ...]
-    python bench/gpu.py --wheels FOLDER [--parts 60MB] [--python-version 3.12] [--nvidia]
+    python bench/gpu.py --wheels FOLDER [--parts 60MB] [--python-version 3.12] [--nvidia [PACKAGE ...]]
+                        [--arch 90] [--there PACKAGE ...]
     python bench/gpu.py --from-wheels FOLDER [...]
 
 Rows, in this order: what is here (GPU, versions, engines and their devices); the digits, a small net of each kind, and
@@ -166,15 +167,18 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, metavar="FOLDER")
     parser.add_argument("--parts", type=size_of, default=0, metavar="60MB")
     parser.add_argument("--python-version", default="3.12")
-    parser.add_argument("--nvidia", action="store_true", help="the wheels of providers for NVIDIA's GPUs, too")
+    parser.add_argument(
+        "--nvidia", nargs="*", metavar="PACKAGE", help="providers for NVIDIA's GPUs, too: all, or these"
+    )
+    parser.add_argument("--arch", type=int, default=0, metavar="90", help="the device code of that GPU alone")
+    parser.add_argument("--there", nargs="+", metavar="PACKAGE", help="packages that the machine has already")
     parser.add_argument("--from-wheels", type=Path, metavar="FOLDER")
     options = parser.parse_args()
     if options.wheels:
         from gpu_parts import wheels
 
-        wheels.make(
-            options.wheels, options.parts, options.python_version, [*wheels.ON_NVIDIA] if options.nvidia else []
-        )
+        more = [*wheels.ON_NVIDIA] if options.nvidia == [] else options.nvidia
+        wheels.make(options.wheels, options.parts, options.python_version, more, options.there, options.arch)
     elif options.from_wheels:
         raise SystemExit(elsewhere(options))
     else:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import site
 import subprocess
 import sys
 import tarfile
 import tomllib
 from pathlib import Path
+
+from gpu_parts.device_code import slim
 
 ROOT = Path(__file__).parents[2]
 MANIFEST = "parts.json"
@@ -17,7 +20,9 @@ WANTED = ("numpy", "onnx", "onnxruntime", "onnxruntime-ep-webgpu", "pytest")
 ON_NVIDIA = ("onnxruntime-gpu", "onnxruntime-ep-nv-tensorrt-rtx")
 
 
-def make(folder: Path, parts: int, python: str, more: list[str]) -> None:
+def make(
+    folder: Path, parts: int, python: str, more: list[str] | None, there: list[str] | None = None, architecture: int = 0
+) -> None:
     """Download and build wheels into a folder; with `parts`, cut an archive of them into parts of so many bytes.
 
     Args:
@@ -25,6 +30,8 @@ def make(folder: Path, parts: int, python: str, more: list[str]) -> None:
         parts: The size of a part in bytes; 0 for none.
         python: The version of Python there, such as `3.12`.
         more: Further requirements, such as those of providers for NVIDIA's GPUs; one that is not found is left out.
+        there: Packages that the machine has already.
+        architecture: The compute capability of its GPU, such as 90, to leave out the device code of others; 0 for all.
     """
     folder.mkdir(parents=True, exist_ok=True)
     distributions = [
@@ -42,11 +49,16 @@ def make(folder: Path, parts: int, python: str, more: list[str]) -> None:
     for version in ("2_17", "2_27", "2_28", "2_34"):
         target += ["--platform", f"manylinux_{version}_x86_64"]
     _pip("download", "-q", "-d", str(folder), *target, "--platform", "manylinux2014_x86_64", *sorted(needed))
-    for requirement in more:
+    for requirement in more or ():
         try:
             _pip("download", "-q", "--no-deps", "-d", str(folder), *target, requirement)
         except SystemExit as error:
             print(f"left out: {error}")
+    for path in folder.glob("*.whl"):
+        if _name(path) in (there or ()):
+            path.unlink()
+        elif architecture and any(path.name.startswith(each.replace("-", "_")) for each in ON_NVIDIA):
+            slim(path, architecture)
     size = sum(path.stat().st_size for path in folder.glob("*.whl"))
     print(f"{len(list(folder.glob('*.whl')))} wheels of {size / 1e6:.0f} MB in {folder}")
     if parts:
@@ -54,15 +66,15 @@ def make(folder: Path, parts: int, python: str, more: list[str]) -> None:
 
 
 def _cut(folder: Path, size: int) -> None:
-    archive = folder / "wheels.tar"
-    with tarfile.open(archive, "w") as tar:
+    archive = folder / "wheels.tar.xz"
+    with tarfile.open(archive, "w:xz", preset=6) as tar:
         for path in sorted(folder.glob("*.whl")):
             tar.add(path, path.name)
             path.unlink()
     listed = []
     with archive.open("rb") as file:
         while piece := file.read(size):
-            name = f"wheels.tar.{len(listed):03d}"
+            name = f"wheels.tar.xz.{len(listed):03d}"
             (folder / name).write_bytes(piece)
             listed.append({"name": name, "sha256": hashlib.sha256(piece).hexdigest()})
     archive.unlink()
@@ -81,7 +93,7 @@ def install(folder: Path, environment: Path) -> Path:
     if manifest.is_file():
         wheels = environment.with_name(f"{environment.name}-wheels")
         wheels.mkdir(parents=True, exist_ok=True)
-        archive = wheels / "wheels.tar"
+        archive = wheels / "wheels.tar.xz"
         with archive.open("wb") as file:
             for part in json.loads(manifest.read_text("utf-8")):
                 path = folder / part["name"]
@@ -93,6 +105,7 @@ def install(folder: Path, environment: Path) -> Path:
             tar.extractall(wheels, filter="data")
         archive.unlink()
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(environment)], check=True)
+    _see_packages_of_this_environment(environment)
     python = environment / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     names = sorted({_name(path) for path in wheels.glob("*.whl")})
     gpu = "onnxruntime-gpu" in names  # it has the modules of onnxruntime
@@ -102,6 +115,19 @@ def install(folder: Path, environment: Path) -> Path:
     if done.returncode:
         raise SystemExit(f"pip fails: {done.stderr.strip().splitlines()[-1]}")
     return python
+
+
+def _see_packages_of_this_environment(environment: Path) -> None:
+    """Let an environment see the packages of this one, whose own `--system-site-packages` are those of its base.
+
+    ONNX Runtime looks for CUDA's libraries beside itself, where PyTorch did not put them.
+    """
+    here = [Path(each) for each in site.getsitepackages() if Path(each).is_dir()]
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    (packages / "beside.pth").write_text("".join(f"{each}\n" for each in here), "utf-8")
+    for nvidia in (each / "nvidia" for each in here if (each / "nvidia").is_dir()):
+        (packages / "nvidia").symlink_to(nvidia)
+        break
 
 
 def _name(wheel: Path) -> str:
