@@ -1,12 +1,14 @@
 """ONNX Runtime is imported in one place: without telemetry, and with its own class of sessions."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from dovetail_onnx import native_runtime, new_session
 
 ROOT = Path(__file__).parents[3]
 ONE_PLACE = ROOT / "plugins/onnx/src/dovetail_onnx/native_runtime.py"
@@ -127,3 +129,13 @@ def test_a_program_may_put_our_session_in_place_of_onnxruntimes(backend, tmp_pat
     command = [sys.executable, "-c", PATCHED, str(DIGITS), backend, str(DIGITS.with_name("test.npz"))]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
+
+
+def test_sessions_for_cuda_have_its_libraries_and_compute_float32_in_float32(monkeypatch):
+    """By default its provider rounds products of float32 to TF32, and its libraries are looked for by the linker."""
+    done, collection = [], importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
+    monkeypatch.setattr(collection, "InferenceSession", lambda source, options, providers, **_: done.append(providers))
+    monkeypatch.setattr("onnxruntime.preload_dlls", lambda directory: done.append(f"libraries {directory!r}"))
+    native_runtime._load_cuda.cache_clear()
+    new_session("model.onnx", None, ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    assert done == ["libraries ''", [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})]]

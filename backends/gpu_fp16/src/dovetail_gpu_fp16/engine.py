@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import importlib.util
-import io
 import sys
-from functools import cache
 from pathlib import Path
 
 from dovetail.plugin import Availability
 from dovetail_host import CPU, OnnxRuntimeCpu
-from dovetail_onnx import onnx_runtime
 
 _CUDA = "CUDAExecutionProvider"
 # The wheels ship the provider as a separate library, so its presence can be checked without an import.
@@ -28,7 +24,7 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
     """ONNX Runtime's CUDA execution provider, with the CPU provider for operators without a CUDA kernel.
 
     ONNX Runtime itself moves shape arithmetic, and integer operators without a CUDA kernel, to the CPU; `executed()`
-    reports those as `reported-on-cpu`.
+    reports those as `reported-on-cpu`. Float32 is float32: products are not rounded to TF32, the provider's default.
 
     Options: those of `onnxruntime-cpu`.
     """
@@ -49,19 +45,6 @@ class OnnxRuntimeCuda(OnnxRuntimeCpu):
         except OSError:
             return _absent(f"there is no NVIDIA driver ({_DRIVER})")
         return Availability(True)
-
-    def _prepare(self) -> None:
-        _load_libraries()
-
-
-@cache
-def _load_libraries() -> None:
-    """Load CUDA's libraries and cuDNN where pip put them, which the dynamic linker does not search.
-
-    What is missing there may be among the system's, so a failure is not one yet; ONNX Runtime prints it.
-    """
-    with contextlib.redirect_stdout(io.StringIO()):
-        onnx_runtime().preload_dlls(directory="")
 
 
 def _absent(why: str) -> Availability:

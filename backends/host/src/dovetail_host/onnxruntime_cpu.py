@@ -101,7 +101,6 @@ class OnnxRuntimeCpu(Engine):
             if value.dtype is not None and value.dtype.name != "STRING" and value.dtype.bitwidth < 8:
                 raise DovetailError(f"{self.name} has no array for '{value.name}' of type {type_name(value.dtype)}")
         self._demand(ort.get_available_providers())
-        self._prepare()
         on_cpu = self.providers == (CPU,)
         made_of = source_of(region, on_cpu, share=bool(options.get("share_weights")), fuses=level != "none")
         weights = {name: ort.OrtValue.ortvalue_from_numpy(array) for name, array in made_of.arrays.items()}
@@ -151,9 +150,6 @@ class OnnxRuntimeCpu(Engine):
         finally:
             settings.graph_optimization_level = asked  # they may be the caller's
         raise refusal
-
-    def _prepare(self) -> None:
-        """Load what the execution providers need beside ONNX Runtime."""
 
     def _demand(self, there: Sequence[str]) -> None:
         """Check the execution providers: ONNX Runtime skips one that it cannot load with only a warning."""

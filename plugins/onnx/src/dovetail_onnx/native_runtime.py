@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import ModuleType
+from functools import cache
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 _NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+_CUDA = "CUDAExecutionProvider"
+_PROVIDER_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({_CUDA: {"use_tf32": "0"}})
 
 
 def disable_telemetry() -> None:
@@ -67,7 +71,9 @@ def new_session(
 ) -> ort.InferenceSession:
     """Create a session of ONNX Runtime.
 
-    A program may have replaced `onnxruntime.InferenceSession` by ours, which would compile the model again.
+    A program may have replaced `onnxruntime.InferenceSession` by ours, which would compile the model again. For CUDA,
+    the libraries that pip brought are loaded first, and float32 is not rounded to TF32, whose mantissa has as many
+    bits as that of float16: what a plan keeps in float32 is meant.
 
     Args:
         source: A serialized model or a path.
@@ -76,9 +82,26 @@ def new_session(
         without: Names of optimizers to leave out.
     """
     onnx_runtime()
+    if _CUDA in providers:
+        _load_cuda()
     collection = importlib.import_module("onnxruntime.capi.onnxruntime_inference_collection")
-    session = collection.InferenceSession(source, options, list(providers), disabled_optimizers=list(without) or None)
+    session = collection.InferenceSession(
+        source,
+        options,
+        [(name, dict(_PROVIDER_OPTIONS.get(name, {}))) for name in providers],
+        disabled_optimizers=list(without) or None,
+    )
     return cast("ort.InferenceSession", session)
+
+
+@cache
+def _load_cuda() -> None:
+    """Load CUDA's libraries and cuDNN where pip puts them, which the dynamic linker does not search.
+
+    What is missing there may be among the system's, so it prints what it does not find, which says nothing yet.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        onnx_runtime().preload_dlls(directory="")
 
 
 def configure(settings: ort.SessionOptions, entries: Mapping[str, str]) -> None:
