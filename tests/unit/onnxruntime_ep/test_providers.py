@@ -6,6 +6,7 @@ import dovetail
 import numpy as np
 import onnx
 import onnx.parser
+import onnxruntime
 import pytest
 from dovetail.plugin import EngineError, RegionModel
 from dovetail_onnxruntime_ep.engines import Cann, ProviderEngine, Qnn
@@ -118,6 +119,20 @@ def test_an_engine_that_is_not_here_says_what_to_install(engine, says):
     found = engine().available()
     assert not found.ok
     assert says in found.why and f"DOVETAIL_{engine.provider.key}_ENV=PATH" in found.why
+
+
+def test_a_library_for_another_onnxruntime_says_what_to_install(monkeypatch, tmp_path):
+    library = tmp_path / "onnxruntime_ep_lacking"
+    library.mkdir()
+    (library / "provider.so").write_text("not for this one")
+    (library / "__init__.py").write_text(f"get_library_path = lambda: {str(library / 'provider.so')!r}")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("DOVETAIL_TEST_LACKING_ENV", "")
+    found = Lacking().available()
+    assert not found.ok
+    assert f"does not load in onnxruntime {onnxruntime.__version__}" in found.why
+    assert "pip install -U onnxruntime onnxruntime-ep-lacking" in found.why
 
 
 def test_an_environment_that_is_not_there_is_named(monkeypatch, tmp_path):

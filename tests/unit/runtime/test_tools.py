@@ -41,6 +41,14 @@ def refuse():
     raise error
 
 
+class License(Exception):
+    pass
+
+
+def own():
+    raise License("accept the license: acme --accept")
+
+
 def wrapped():
     raise ValueError("Traceback (most recent call last):\\n  File 'a.py', line 1\\nKeyError: 'silu_4'\\n")
 
@@ -134,6 +142,7 @@ def test_an_error_of_the_tool_names_its_nodes_and_leaves_it_running(tool):
     [
         ("crash", "ended with signal SIGABRT: Unhandled exception. System.NotSupportedException: Not supported: Mish"),
         ("leave", "ended with exit code 3"),
+        ("own", "acme-compiler: accept the license: acme --accept"),
         ("wrapped", "ValueError: KeyError: 'silu_4'"),
         ("unknown", "AttributeError: "),
         ("unsendable", "TypeError: object is neither plain data nor an array of numbers"),

@@ -14,7 +14,7 @@ from dovetail.plugin import Availability, EngineError, Tool
 from dovetail_commands import environment_of, variable_of
 
 from dovetail_onnxruntime_ep import sessions
-from dovetail_onnxruntime_ep.sessions import NO_DEVICE
+from dovetail_onnxruntime_ep.sessions import NO_DEVICE, OTHER_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,12 @@ class Provider:
         )
 
     def way_out(self, message: str) -> str:
-        """Return what to do about an error: where there is no device, what the provider needs for one."""
+        """Return what to do about an error: where versions do not fit, or there is no device, what would help."""
+        if OTHER_VERSION in message:
+            return (
+                f"pip install -U onnxruntime {self.package}, or name an environment where they fit: "
+                f"--engine-env PATH, {self.variable}=PATH"
+            )
         return self.without_device if self.without_device and NO_DEVICE in message else self.hint
 
     def available(self) -> Availability:
@@ -133,6 +138,8 @@ class Provider:
             found: Mapping[str, Any] = host.ask("describe", provider=self.name, library=self.library)
             return found
         except EngineError as error:
+            if OTHER_VERSION in error.message:
+                error.hint = self.way_out(error.message)
             return error
         finally:
             host.close()

@@ -16,6 +16,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 _RENAMED = re.compile(r"_token_\d+$|/(?:duplicated|fused).*$")  # of changes of layout and fusions
 NO_DEVICE = "finds no device"
+OTHER_VERSION = "does not load in onnxruntime"
 _WARNINGS, _ERRORS = 2, 3  # severities; the first is ONNX Runtime's default
 _sessions: dict[int, Any] = {}
 _numbers = itertools.count()
@@ -133,7 +134,7 @@ def _devices(provider: str, library: str) -> list[Any]:
             try:
                 onnxruntime.register_execution_provider_library(provider, path)
             except Exception as error:
-                text = f"{library} {_version(library)} does not load in onnxruntime {onnxruntime.__version__}"
+                text = f"{library} {_version(library)} {OTHER_VERSION} {onnxruntime.__version__}"
                 raise ProviderError(f"{text}: {_first_line(error)}") from None
             finally:
                 onnxruntime.set_default_logger_severity(_WARNINGS)

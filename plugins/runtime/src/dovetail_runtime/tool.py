@@ -132,7 +132,7 @@ class ToolProcess(dovetail.plugin.Tool):
             raise
         if "error" in answer:
             missing = answer["kind"] in ("ModuleNotFoundError", "ImportError")
-            kind = "" if answer["kind"] in ("RuntimeError", "Exception") else f"{answer['kind']}: "
+            kind = "" if answer["kind"] in ("", "RuntimeError", "Exception") else f"{answer['kind']}: "
             why = f"{self._title}: {kind}{printable(answer['error'])[:_LONGEST]}"
             raise EngineError(why, self._hint if missing else "", nodes=answer["nodes"])
         return answer["answer"]

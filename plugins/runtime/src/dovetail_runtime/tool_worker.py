@@ -15,6 +15,9 @@ import os
 import sys
 from typing import IO, Any
 
+_WORKER = "dovetail_tool"
+"""The name of the vendor's module here."""
+
 _KEY = "$part"
 """The key of a mapping that stands for a bytes object or an array; its value is the index among the parts."""
 
@@ -115,12 +118,13 @@ def _called(worker: Any, request: Any, answers: IO[bytes]) -> Any:
 
 def _failure(error: BaseException) -> dict[str, object]:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    kind = type(error).__name__
+    # What the worker itself raises in its own words needs no name of a class before them.
+    kind = "" if type(error).__module__ == _WORKER else type(error).__name__
     known = vars(error).get("nodes", ())
     nodes = [str(node) for node in known] if isinstance(known, (list, tuple)) else []
     # The text of some exceptions is a whole traceback, whose last line is the cause.
     cause = -1 if lines and lines[0].startswith("Traceback (most recent call last)") else 0
-    return {"error": lines[cause] if lines else kind, "kind": kind, "nodes": nodes}
+    return {"error": lines[cause] if lines else type(error).__name__, "kind": kind, "nodes": nodes}
 
 
 def main(processes: str, path: str) -> None:
@@ -136,7 +140,7 @@ def main(processes: str, path: str) -> None:
         except EOFError:
             return
         try:
-            worker = worker or _module_of(path, "dovetail_tool")
+            worker = worker or _module_of(path, _WORKER)
             answer = {"answer": _called(worker, request, answers)}
         except (Exception, SystemExit) as error:
             answer = _failure(error)
