@@ -279,6 +279,27 @@ def test_extents_below_zero_are_open():
     assert open_proto(parsed(UNUSUAL["a dimension below zero"])).graph.inputs[0].shape[0].value is None
 
 
+@pytest.mark.parametrize("name", ["?", "None", "-1"])
+def test_extents_whose_name_is_a_placeholder_are_not_equal(name):
+    """As paddle2onnx wrote height and width of pictures."""
+    proto = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (bool c, float[N,H,W] x) => (float[N,H,W] y) {
+            y = If (c) <
+                then_branch = yes () => (float[N,H,W] a) { a = Neg (x) },
+                else_branch = no () => (float[N,H,W] b) { b = Relu (x) }
+            >
+        }"""
+    )
+    for graph in (proto.graph, *(attribute.g for attribute in proto.graph.node[0].attribute)):
+        for info in (*graph.input[1:], *graph.output):
+            for dim in info.type.tensor_type.shape.dim[1:]:
+                dim.dim_param = name
+    model = open_proto(proto)
+    given = [[str(extent) for extent in value.shape] for value in (*model.graph.inputs[1:], *model.graph.outputs)]
+    assert given == [["N", "None", "None"]] * 2
+
+
 def test_a_model_of_any_size_is_checked_in_one_walk():
     """20,000 nodes in a chain of calls, deeper than Python's stack."""
     functions = [

@@ -18,6 +18,7 @@ from dovetail_onnx.dialect import OnnxDialect
 from dovetail_onnx.external import TensorLoader
 from dovetail_onnx.skeleton import Skeleton, stays_inline, stub
 from dovetail_onnx.source import check_source
+from dovetail_onnx.source.graphs import named_bodies_of
 from dovetail_onnx.source.tensors import fill_with_zeros
 from dovetail_onnx.text import deepest_bracket, fill_declared
 from dovetail_onnx.type_gaps import densify_initializers
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _Message = TypeVar("_Message", bound="Message")
 _TEXT_ENDINGS = {".onnxtxt", ".txt"}
 _LARGEST_TEXT = 256 << 20  # characters of standard input, which may never end
+_PLACEHOLDERS = {"?", "None", "-1"}
 _LEAVE_ON_DISK = 1024  # bytes; smaller initializers are read with the graph
 
 
@@ -203,7 +205,23 @@ def _checked(
         stub(tensor)
         proto.graph.initializer.append(tensor)
     check_source(proto, loader)
+    _forget_placeholders(proto.graph)
     return Skeleton(proto, weights)
+
+
+def _forget_placeholders(graph: onnx.GraphProto) -> None:
+    """Leave extents open that only seem to have a name.
+
+    paddle2onnx wrote `?` for each that it does not know, and onnxmltools `None`: as names they would say that height
+    and width of a picture are equal.
+    """
+    for info in (*graph.input, *graph.output, *graph.value_info):
+        for dim in info.type.tensor_type.shape.dim if info.type.HasField("tensor_type") else ():
+            if dim.dim_param in _PLACEHOLDERS:
+                dim.ClearField("dim_param")
+    for node in graph.node:
+        for _, body in named_bodies_of(node):
+            _forget_placeholders(body)
 
 
 def _large(tensor: onnx.TensorProto) -> ir.TensorProtocol | None:
