@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import dovetail
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import RegionModel
+from dovetail.plugin import EngineError, RegionModel
 from dovetail_gpu_fp16 import engine as module
 from dovetail_gpu_fp16.engine import OnnxRuntimeCuda
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
@@ -72,6 +73,27 @@ def test_available(monkeypatch, tmp_path, provider, driver, why):
     ok, said = OnnxRuntimeCuda().available()
     assert (ok, said.startswith(why)) == (provider and driver, True)
     assert ok or "gpu-fp16:accumulate=half shows by how much" in said
+
+
+@pytest.mark.parametrize(("package", "ok"), [("onnxruntime-gpu", True), ("onnxruntime", False)])
+def test_another_package_over_the_one_with_cuda_is_found(monkeypatch, tmp_path, package, ok):
+    """pip installs onnxruntime beside onnxruntime-gpu, whose files have the same names."""
+    installed(monkeypatch, tmp_path, provider=True, driver=True)
+    (tmp_path / "capi" / "build_and_package_info.py").write_text(f"package_name = '{package}'\n")
+    found = OnnxRuntimeCuda().available()
+    assert found.ok == ok
+    assert ok or "pip uninstall -y onnxruntime onnxruntime-gpu && pip install 'onnxruntime-gpu" in found.why
+
+
+def test_an_environment_without_cuda_is_not_taken(monkeypatch):
+    """The other environment is this one, in a process of its own."""
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this is about packages of ONNX Runtime without CUDA, and here is one with it")
+    monkeypatch.setenv("DOVETAIL_CUDA_ENV", sys.prefix)
+    found = OnnxRuntimeCuda().available()
+    assert not found.ok and f"onnxruntime {onnxruntime.__version__} has no CUDAExecutionProvider" in found.why
+    with pytest.raises(EngineError, match="onnxruntime-ep-cuda: onnxruntime .* has no CUDAExecutionProvider"):
+        OnnxRuntimeCuda().load(RegionModel(parse(PRODUCT)), {})
 
 
 def test_a_session_without_cuda_is_refused():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, TemporaryFolder
+from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session, TemporaryFolder
 from dovetail_onnx import SessionStart, new_session, onnx_runtime
 from dovetail_runtime import (
     NOT_REPORTED,
@@ -82,7 +82,7 @@ class OnnxRuntimeCpu(Engine):
             return Availability(False, "onnxruntime is not installed (pip install onnxruntime)")
         return Availability(True)
 
-    def load(self, region: RegionModel, options: Mapping[str, object]) -> OnnxRuntimeSession:
+    def load(self, region: RegionModel, options: Mapping[str, object]) -> Session:
         """Load a region.
 
         Raises:

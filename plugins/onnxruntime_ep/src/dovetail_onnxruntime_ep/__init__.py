@@ -22,6 +22,7 @@ def register(registry: Registry) -> None:
         ("qnn", "Qnn"),
         ("openvino", "OpenVino"),
         ("webgpu", "WebGpu"),
+        ("cuda", "Cuda"),
         ("nv-tensorrt-rtx", "NvTensorRtRtx"),
         ("cann", "Cann"),
         ("coreml", "CoreMl"),

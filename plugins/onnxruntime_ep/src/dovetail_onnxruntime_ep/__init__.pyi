@@ -2,7 +2,12 @@
 
 from dovetail.plugin import Registry
 from dovetail_onnxruntime_ep.context import ContextEmitter as ContextEmitter
-from dovetail_onnxruntime_ep.engines import ProviderEngine as ProviderEngine, Qnn as Qnn, WebGpu as WebGpu
+from dovetail_onnxruntime_ep.engines import (
+    Cuda as Cuda,
+    ProviderEngine as ProviderEngine,
+    Qnn as Qnn,
+    WebGpu as WebGpu,
+)
 from dovetail_onnxruntime_ep.providers import Provider as Provider
 
 dovetail_api: int

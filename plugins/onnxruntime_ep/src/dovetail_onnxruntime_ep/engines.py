@@ -248,6 +248,14 @@ def _wrong_convolution(node: ir.Node) -> str:
     return f"WebGPU computes {filters} filters over {channels} channels wrongly" if wrong else ""
 
 
+class Cuda(ProviderEngine):
+    """NVIDIA's GPUs by CUDA, in float32 without TF32."""
+
+    name = "onnxruntime-ep-cuda"
+    provider = Provider("CUDAExecutionProvider", "CUDA", "", "onnxruntime-gpu", {"use_tf32": "0"})
+    leaves_integers = True
+
+
 class NvTensorRtRtx(ProviderEngine):
     """NVIDIA's RTX GPUs by TensorRT for RTX."""
 

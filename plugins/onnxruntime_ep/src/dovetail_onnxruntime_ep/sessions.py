@@ -5,7 +5,9 @@ It imports ONNX Runtime, NumPy and the standard library, and nothing of Dovetail
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import itertools
 import os
 import re
@@ -84,6 +86,9 @@ def load(
         settings.add_provider_for_devices(_devices(provider, library)[:1], _filled(options, library))
         providers = None
     elif provider in onnxruntime.get_available_providers():
+        if provider == "CUDAExecutionProvider":  # pip puts its libraries where the dynamic linker does not search
+            with contextlib.redirect_stdout(io.StringIO()):
+                onnxruntime.preload_dlls(directory="")
         providers = [(provider, options)]
     else:
         raise ProviderError(f"onnxruntime {onnxruntime.__version__} has no {provider}")
