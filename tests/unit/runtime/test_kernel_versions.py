@@ -1,9 +1,12 @@
 """A node keeps the engine that runs it when its model is raised to an opset that ONNX Runtime has no kernel for."""
 
+from types import SimpleNamespace
+
 import dovetail
 import numpy as np
 import onnx.parser
 import pytest
+from dovetail_host import kernel_versions
 from dovetail_host.kernel_versions import at_older_opset
 from dovetail_onnx.opening import open_proto
 
@@ -26,6 +29,17 @@ def test_a_node_that_only_gained_types_is_loaded_at_the_opset_before():
 def test_a_region_that_needs_the_newer_opset_stays():
     text = "g (float[2] x) => (bfloat16[2] y) { y = RandomNormalLike <dtype = 16> (x) }"
     assert at_older_opset(model(text, 22)) is None
+
+
+def test_a_build_for_gpus_is_not_asked_for_the_kernels_of_all_providers(monkeypatch):
+    """onnxruntime-gpu before 1.31 starts TensorRT for that, and ends the process where that is not installed."""
+    state = SimpleNamespace(get_available_providers=lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    monkeypatch.setattr("dovetail_onnx.native_state", lambda: state)
+    kernel_versions._kernels.cache_clear()
+    try:
+        assert at_older_opset(model(RANDOM, 22)) is None
+    finally:
+        kernel_versions._kernels.cache_clear()
 
 
 @pytest.mark.parametrize("opset", [17, 22])
