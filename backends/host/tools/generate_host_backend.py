@@ -142,6 +142,7 @@ def text_of(rules: dict[tuple[str, str], dict[str, Types]]) -> str:
         "precision: {high: float32}",
         f"opset: 1..{NEWEST_OPSET}",
         "dynamic: accept",
+        "integers: accept",
         "types:",
         *(folded(f"  {name}: [{', '.join(t for t in ORDER if t in types)}]") for types, name in names.items()),
         "unlisted: refuse",

@@ -41,6 +41,9 @@ class FileBackend(dovetail.plugin.Backend):
         dynamic: Treatment of extents unknown until run time: `refuse` rejects nodes with such an extent, `accept` and
             `profile` assume that it is allowed; empty: only a limit that needs the extent rejects the node.
         dynamic_source: File and line of `dynamic`.
+        integers: Treatment of nodes that compute in integers or Booleans which no type lists: `refuse` rejects them,
+            `accept` says that they are meant; empty: they are taken.
+        integers_source: File and line of `integers`.
         open_cost: The cost to its engines of such an extent, if accepted; empty for none.
         open_facts: The facts that tell whether a node has such an extent.
         given_facts: Values of facts that hold for every node, regardless of the registered functions.
@@ -78,6 +81,8 @@ class FileBackend(dovetail.plugin.Backend):
     opset: tuple[int, int]
     dynamic: Literal["refuse", "accept", "profile", ""]
     dynamic_source: str
+    integers: Literal["refuse", "accept", ""] = field()
+    integers_source: str
     open_cost: str = field()
     open_facts: frozenset[str]
     given_facts: Mapping[str, object] = field()

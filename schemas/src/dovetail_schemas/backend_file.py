@@ -25,8 +25,8 @@ _Layer = tuple[Source, Entries]
 """A file, or a part of it, with the file relative to which its names are resolved."""
 
 VARIANT_KEYS = (
-    "summary", "device", "precision", "opset", "dynamic", "open_extents", "facts", "types", "groups", "unlisted", "ops",
-    "prepare", "region", "border", "refine", "place", "emit", "policies",
+    "summary", "device", "precision", "opset", "dynamic", "integers", "open_extents", "facts", "types", "groups",
+    "unlisted", "ops", "prepare", "region", "border", "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
@@ -147,6 +147,8 @@ def _build(
         opset=_opset(top.require("opset")),
         dynamic=top.choice("dynamic", ("refuse", "accept", "profile")),
         dynamic_source=node.where if (node := top.get("dynamic")) else "",
+        integers=top.choice("integers", ("refuse", "accept")),
+        integers_source=node.where if (node := top.get("integers")) else "",
         open_cost=node.text("cost") if (node := open_extents.get("cost")) else "",
         open_facts=_open_facts(open_extents, facts),
         given_facts=_given_facts(top, facts),

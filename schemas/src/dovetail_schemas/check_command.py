@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plugin.loading import format_of, load_backend_file, open_file
 
     from dovetail_schemas.backend import FileBackend
+    from dovetail_schemas.integer_nodes import integers_by_accident
 
     chosen = OptionChain(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))
@@ -102,14 +103,21 @@ def run(args: argparse.Namespace) -> int:
         existing(path)
         model = open_file(path, plugins)
         _normalize(model, backend, plugins, chosen.requested(asked, model))
-        operators, lost = _judge(model, backend.judge(model.ir.opset_imports, facts))
-        documents.append({"model": str(path), "operators": operators, "open_extents": _open_extents(model, lost)})
+        judge = backend.judge(model.ir.opset_imports, facts)
+        operators, lost = _judge(model, judge)
+        notes_on = {"open_extents": _open_extents(model, lost), "integers": _integer_nodes(model, judge)}
+        documents.append({"model": str(path), "operators": operators, **notes_on})
+    notes = [text] if isinstance(backend, FileBackend) and (text := integers_by_accident(backend)) else []
     if args.json:
-        print_json({"file": str(args.file), "valid": True, "models": documents})
+        print_json({"file": str(args.file), "valid": True, "notes": notes, "models": documents})
         return 0
     for document in documents:
-        notes = [f"    note: {document['open_extents']}"] if document["open_extents"] else []
-        print("\n".join([document["model"], *_lines(document["operators"]), *notes]))
+        print("\n".join([document["model"], *_lines(document["operators"])]))
+        for key in ("open_extents", "integers"):
+            if document[key]:
+                print(f"    note: {document[key]}")
+    for text in notes if not any(document["integers"] for document in documents) else ():
+        print(f"note: {text}")
     print(f"{args.file}: valid")
     return 0
 
@@ -202,6 +210,17 @@ def _judge(model: Model, judge: Any) -> tuple[list[dict[str, Any]], int]:
         for name in sorted(counts)
     ]
     return table, lost
+
+
+def _integer_nodes(model: Model, judge: Any) -> str:
+    """Describe the accepted nodes that compute in integers which their rules do not list; empty if there are none."""
+    from dovetail_schemas.integer_nodes import accepted_by_accident
+    from dovetail_schemas.legality import RuleJudge
+
+    if not isinstance(judge, RuleJudge):
+        return ""
+    accepted = (node for node in model.nodes() if judge(node).ok is not False)
+    return accepted_by_accident(Counter(node.op_type for node in accepted if judge.takes_by_accident(node)))
 
 
 def _open_extents(model: Model, lost: int) -> str:

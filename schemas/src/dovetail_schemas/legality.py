@@ -15,6 +15,7 @@ from dovetail.plugin import Refusal, Verdict
 from dovetail_onnx.signatures import Opsets, port_names
 
 from dovetail_schemas.errors import SchemaError
+from dovetail_schemas.integer_nodes import unlisted_integers
 from dovetail_schemas.node_view import BROADCASTING, Fact, NodeView, content_names, extents_of, question
 from dovetail_schemas.port_types import assign_types, untyped
 from dovetail_schemas.rules import Row, Rule
@@ -137,10 +138,7 @@ class RuleJudge:
         fit = self._fit(rule, view)
         if isinstance(fit, list):
             return _verdict(rule, False, fit)
-        row, said = fit.row, rule.types
-        for types in (row.types, *fit.types):
-            if types is not None:
-                said = said.narrowed(types) if said else types
+        row, said = fit.row, _said(rule, fit)
         keep, sharing = rule.keep | row.keep, rule.sharing
         sharing = sharing._replace(fuses=sharing.fuses + fit.fuses)
         if fit.swapped:  # in the file, names of the first two inputs then mean the other one
@@ -150,10 +148,25 @@ class RuleJudge:
             sharing = sharing._replace(ports=frozenset(other.get(port, port) for port in sharing.ports))
         precisions = self.backend.low, self.backend.high
         answer = assign_types(view, said, rule.listed, precisions, keep, rule.source, sharing, self.as_typed)
-        reasons = [*fit.reasons, *answer.reasons, *self._dynamic(view)]
+        reasons = [*fit.reasons, *answer.reasons, *self._integers(view, said), *self._dynamic(view)]
         ok = False if reasons else None if fit.pending or answer.pending else True
         index = fit.index if len(rule.rows) > 1 else None
         return _verdict(rule, ok, reasons, row, index, answer.types, keep, answer.rules)
+
+    def _integers(self, view: NodeView, said: PortTypes | None) -> list[Refusal]:
+        """Return the refusal of a node that computes in integers, if the backend takes only those that it lists."""
+        if self.backend.integers != "refuse" or not (found := unlisted_integers(view, said)):
+            return []
+        why = f"{found}, and {self.backend.name} takes integers only where types list them"
+        return [Refusal(why, self.backend.integers_source)]
+
+    def takes_by_accident(self, node: ir.Node) -> bool:
+        """Check whether an accepted node computes in integers, though its rule lists other types alone."""
+        rule = self.backend.rule(node.domain, node.op_type)
+        view = self._view(node, None)
+        fit = self._fit(rule, view) if rule.status == "ok" and not self.backend.integers else []
+        said = _said(rule, fit) if isinstance(fit, _Fit) else None
+        return said is not None and bool(unlisted_integers(view, said))
 
     def _dynamic(self, view: NodeView) -> list[Refusal]:
         """Return refusals for shapes of the node unknown until run time, if the backend rejects all of these."""
@@ -237,6 +250,15 @@ class RuleJudge:
         if isinstance(answer, Refusal) and not self.backend.open_facts.isdisjoint(limit.names):
             return answer._replace(open=True)
         return answer
+
+
+def _said(rule: Rule, fit: _Fit) -> PortTypes | None:
+    """Return the types of a rule, with those of the row and of the blocks that apply laid over them."""
+    said = rule.types
+    for types in (fit.row.types, *fit.types):
+        if types is not None:
+            said = said.narrowed(types) if said else types
+    return said
 
 
 def _verdict(

@@ -63,7 +63,9 @@ class TypeAnswer:
 
 
 @dataclass(slots=True)
-class _Port:
+class NodePort:
+    """A port of a node with its value's present type, and what is decided on its types."""
+
     name: str
     alias: str
     present: str
@@ -126,13 +128,11 @@ def assign_types(
         sharing: The rule's settings on the parameters of quantized ports.
         as_typed: Ports keep their present types, instead of the types that they could get.
     """
-    ports: list[_Port] = []
+    ports: list[NodePort] = []
     reasons: list[Refusal] = []
     pending = False
-    for name, alias, value, formal in _values(view):
-        channels = _channel_axis(view.op_type, alias, value)
-        contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
-        port = _Port(name, alias, dtype_name(value), formal, channels, contained)
+    for port in ports_of(view):
+        name, alias = port.name, port.alias
         if port.contained and (not listed or said is None):
             reasons.append(Refusal(f"{name} is no tensor, and {view.op_type} is not listed with types", source))
         elif said is not None:
@@ -161,7 +161,7 @@ def assign_types(
     return TypeAnswer({port.name: port.formats for port in ports}, (), pending, rules)
 
 
-def _rule_of(port: _Port, tied: bool, sharing: Sharing) -> PortRule:
+def _rule_of(port: NodePort, tied: bool, sharing: Sharing) -> PortRule:
     """Return the further requirements on a quantized port."""
     named = not sharing.ports or port.name in sharing.ports or port.alias in sharing.ports
     same_scale = sharing.same_scale if named and not port.follows else ""
@@ -169,7 +169,7 @@ def _rule_of(port: _Port, tied: bool, sharing: Sharing) -> PortRule:
 
 
 def _take(
-    port: _Port,
+    port: NodePort,
     specs: tuple[TypeSpec, ...] | None,
     chosen: list[TypeSpec],
     apart: bool,
@@ -184,15 +184,20 @@ def _take(
     return _allow_other(port, apart, chosen, specs)
 
 
-def _values(view: NodeView) -> Iterable[tuple[str, str, ir.Value, Port | None]]:
-    """Yield (port, its position, value, formal) for every value that is present."""
+def ports_of(view: NodeView) -> Iterable[NodePort]:
+    """Yield the ports of a node whose values are present, inputs first; nothing is decided on them yet."""
     sig = view.signature
     for i, value in enumerate(view.inputs):
         if value is not None and value.name:
-            yield input_name(i, sig), f"in{i}", value, sig.input(i) if sig is not None else None
+            yield _port(view, input_name(i, sig), f"in{i}", value, sig.input(i) if sig is not None else None)
     for i, value in enumerate(view.outputs):
         if value.name:
-            yield output_name(i, sig), f"out{i}", value, sig.output(i) if sig is not None else None
+            yield _port(view, output_name(i, sig), f"out{i}", value, sig.output(i) if sig is not None else None)
+
+
+def _port(view: NodeView, name: str, alias: str, value: ir.Value, formal: Port | None) -> NodePort:
+    contained = type(value.type).__name__ in ("SequenceType", "OptionalType")
+    return NodePort(name, alias, dtype_name(value), formal, _channel_axis(view.op_type, alias, value), contained)
 
 
 def _channel_axis(op_type: str, alias: str, value: ir.Value) -> int:
@@ -220,7 +225,7 @@ def _dtypes(formal: Port | None) -> frozenset[str]:
 
 
 def _allow_float(
-    port: _Port,
+    port: NodePort,
     specs: tuple[TypeSpec, ...] | None,
     chosen: list[TypeSpec],
     precisions: tuple[str | None, str | None],
@@ -249,7 +254,9 @@ def _allow_float(
             port.quantized = {held: rule for held, rule in port.quantized.items() if rule.scale == "compute"}
 
 
-def _quantize(port: _Port, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None) -> None:
+def _quantize(
+    port: NodePort, chosen: list[TypeSpec], expressed: str, only: str = "", computed: str | None = None
+) -> None:
     """Fill in the quantized formats of a port, and the source of the parameters of each.
 
     Args:
@@ -284,7 +291,7 @@ def _resolved(rule: ParameterRule, view: NodeView) -> ParameterRule:
     return rule._replace(scale="*".join(names))
 
 
-def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None) -> bool:
+def _allow_other(port: NodePort, apart: bool, chosen: list[TypeSpec], specs: tuple[TypeSpec, ...] | None) -> bool:
     """Handle integers, booleans, strings, complex numbers, and elements of sequences."""
     listed = {dtype for spec in chosen for dtype in spec.dtype}
     if port.contained or port.present in _NO_NUMBERS:
@@ -297,7 +304,7 @@ def _allow_other(port: _Port, apart: bool, chosen: list[TypeSpec], specs: tuple[
     return not integers or port.present in integers or len(_dtypes(port.formal)) == 1
 
 
-def _refuse(port: _Port, specs: Iterable[TypeSpec], source: str) -> Refusal:
+def _refuse(port: NodePort, specs: Iterable[TypeSpec], source: str) -> Refusal:
     allowed = dict.fromkeys(dtype for spec in specs for dtype in spec.dtype)
     text = f"{port.name} is {port.present}; allowed: {', '.join(allowed) or 'nothing'}"
     schema = _dtypes(port.formal)
@@ -306,10 +313,10 @@ def _refuse(port: _Port, specs: Iterable[TypeSpec], source: str) -> Refusal:
     return Refusal(text, source)
 
 
-def _tie(ports: list[_Port], view: NodeView, source: str) -> list[Refusal]:
+def _tie(ports: list[NodePort], view: NodeView, source: str) -> list[Refusal]:
     """Narrow tied ports to one type: those of one type parameter, and those that share one choice."""
-    sets: list[list[_Port]] = []
-    by_parameter: dict[str, list[_Port]] = {}
+    sets: list[list[NodePort]] = []
+    by_parameter: dict[str, list[NodePort]] = {}
     for port in ports:
         if port.plain and port.formal and port.formal.homogeneous:
             by_parameter.setdefault(port.formal.parameter, []).append(port)

@@ -54,6 +54,43 @@ def test_what_open_extents_cost_is_said_with_the_option_that_fixes_them(document
     assert "note" not in cli("check", "npu.backend.yaml", "m.onnxtxt", "--fix-shape", "x:1x3x8x8")[1]
 
 
+QUANTIZED = """backend: acme-q
+device: npu
+opset: 13..22
+precision: {low: int8, high: float32}
+types: {q8: {dtype: int8, scheme: symmetric}}
+ops: {"Add, Relu, Reshape": {types: q8}, Sin: {types: {input: q8, output: q8}}}
+place: {strategy: autocast}
+emit: {engines: [onnxruntime-cpu]}
+"""
+INTEGERS = """<ir_version: 10, opset_import: ["": 17]>
+agraph (float[4] x, int64[4] i, int64[2] s) => (float[2, 2] y, int64[4] z, int64[2, 2] w) {
+  y = Reshape(x, s)
+  t = Add(i, i)
+  z = Relu(t)
+  w = Reshape(z, s)
+}
+"""
+
+
+def test_a_table_that_takes_integers_by_accident_is_noted_until_it_says(cli):
+    path = Path("acme-q.backend.yaml")
+    path.write_text(QUANTIZED)
+    Path("m.onnxtxt").write_text(INTEGERS.replace("Relu", "Add").replace("(t)", "(t, t)"))
+    out = cli("check", str(path))[1].splitlines()
+    assert out[0].startswith("note: Add, Relu, Reshape also take nodes of integers, such as int64, because ")
+    assert cli("check", str(path), "m.onnxtxt")[1].splitlines()[-2].strip() == (
+        "note: 3 accepted nodes compute in integers that no type of the file lists (2 x Add, 1 x Reshape); "
+        "`integers: refuse` leaves such nodes to others, `integers: accept` says that they are meant"
+    )
+    for said, accepted in (("refuse", "Add       0         2"), ("accept", "Add       2         0")):
+        path.write_text(QUANTIZED + f"integers: {said}\n")
+        out = cli("check", str(path), "m.onnxtxt")[1]
+        assert "note" not in out
+        assert accepted in out
+    assert json.loads(cli("check", str(path), "--json")[1])["notes"] == []
+
+
 def test_a_mistake_is_named_with_its_line(documented, cli):
     path = Path("npu.backend.yaml")
     path.write_text(path.read_text().replace("  Conv,", "  Conv2d,"))

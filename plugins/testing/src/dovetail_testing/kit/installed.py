@@ -14,6 +14,7 @@ from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen
 from dovetail.text import did_you_mean, pluralize
 from dovetail_schemas.backend import FileBackend
+from dovetail_schemas.integer_nodes import integers_by_accident
 
 from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.kit.limit_models import LimitFound, LimitModels
@@ -201,6 +202,8 @@ def _check_backend(name: str, found: InstalledCheck, plugins: PluginSet, watch: 
         samples += kept or ([(operator, plain)] if plain is not None else [])
         if plain is None and not kept:
             without.append(operator)
+    if text := integers_by_accident(backend):
+        found.notes.append(text)
     if without:
         found.notes.append(f"no node of {', '.join(without)} was made from onnx's node tests")
     found.notes += [
