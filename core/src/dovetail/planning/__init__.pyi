@@ -70,6 +70,7 @@ from dovetail.planning.regions import (
     placed_backend as placed_backend,
     regions_from as regions_from,
 )
+from dovetail.planning.rejections import Rejection as Rejection
 from dovetail.planning.remark import (
     Remark as Remark,
     Remedy as Remedy,

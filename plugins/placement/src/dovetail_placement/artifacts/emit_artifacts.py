@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, used_values
 from dovetail.passes import Pass
-from dovetail.planning import Region, decided_key, extract, get_placement, key_of
+from dovetail.planning import Region, Rejection, Remark, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
 from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
-from dovetail_placement.artifacts.emitters import NotEmitted, emitted, emitter_class
+from dovetail_placement.artifacts.emitters import NotEmitted, emitted, emitter_class, refusal_alone
 from dovetail_placement.artifacts.outline_regions import (
     BorderConversions,
     outline_region,
     replace_region,
     set_attributes,
 )
+from dovetail_placement.artifacts.refused_parts import Search
 from dovetail_placement.artifacts.source_regions import source_regions
 from dovetail_placement.regions.borders import Borders
 from dovetail_placement.regions.form_regions import number_regions
@@ -135,7 +136,10 @@ class EmitArtifacts(Pass):
                 made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
                 _remark_notes(given.nodes[0], made[-1][1], ctx)
             except NotEmitted as refused:
-                _refuse(region.nodes, region.backend, refused, ctx)
+                if refused.nodes or not any(map(decided_key, region.nodes)):
+                    _refuse(region.nodes, region.backend, refused, ctx)
+                else:
+                    _refuse_parts(model, regions, region, backend, emitters, refused, quantized_values, borders, ctx)
         if ctx.files_wanted and not TRIAL.get() and not ctx.refusals.fresh:
             _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
         if ctx.refusals.fresh:
@@ -212,6 +216,50 @@ def _for_emitter(
             raise NotEmitted(f"{backend.name} reads opset {backend.opset[1]}: {error.message}", error.node) from error
     ends = borders.of(region.inputs), borders.of(region.outputs)
     return EmittedRegion(f"region_{region.index}", backend, extract(model, region), source, names, own, *ends, ctx)
+
+
+def _refuse_parts(
+    model: Model,
+    regions: Sequence[Region],
+    region: Region,
+    backend: Backend,
+    emitters: Sequence[str],
+    refused: NotEmitted,
+    quantized_values: _QuantizedValues,
+    borders: Borders,
+    ctx: Context,
+) -> None:
+    """Reject the nodes that emitters refuse alone, where they name none of the region."""
+    account: list[Remark] = []
+
+    def compiled(part: Region) -> NotEmitted | None:
+        if ctx.progress:
+            ctx.progress(f"emit {len(part.nodes)} nodes of region_{region.index} of {backend.name} alone", 0, 0)
+        inside = set(part.nodes)
+        rest = region.part([node for node in region.nodes if node not in inside])
+        others = [other for other in regions if other is not region]
+        divided = [*others, part, replace(rest, index=-1)]
+        sources = dict(source_regions(ctx.outcome.decided, divided)) if ctx.outcome.decided is not None else {}
+        try:
+            source = sources.get(part.index) or extract(model, part)
+            given = _for_emitter(model, part, backend, source, quantized_values, borders, ctx)
+        except NotEmitted as error:
+            return error
+        return refusal_alone(given, emitters, ctx)
+
+    goes_along = backend.border is not None and backend.border.into == "inside"
+
+    def say(first: ir.Node, text: str) -> None:
+        account.append(Remark("analysis", first.name or "", ctx.current_pass, "part-tried", text))
+
+    faults = ctx.measured.of(Search).faults(region, refused, goes_along, compiled, say)
+    for node, why in ((node, why) for nodes, why in faults for node in nodes):
+        if account:  # remarks of this round are dropped, those of a rejection are kept
+            remark = Remark("failed", node.name or "", ctx.current_pass, "not-emitted", why, backend=backend.name)
+            ctx.refusals.add(backend.name, key_of(node), Rejection(why, (*account, remark)))
+            account = []
+        else:
+            ctx.refuse(node, backend.name, why, rule="not-emitted", kind="failed")
 
 
 class _QuantizedValues:

@@ -88,6 +88,23 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
     return Artifact(tuple(files), node, tuple(notes), facts)
 
 
+def refusal_alone(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> NotEmitted | None:
+    """Run emitters on part of a region, and discard what they make; return the first refusal, or None.
+
+    Raises:
+        DovetailError: An emitter is not installed, or violates its contract.
+    """
+    for name in emitters:
+        title = ctx.registry.emitter.title(name)
+        folder = ArtifactFolder()
+        try:
+            made = _asked(_new_emitter(name, title, ctx), region, folder.root, title)
+        except NotEmitted as refused:
+            return refused
+        _checked(made, folder.root, title)
+    return None
+
+
 def _link(source: Path, target: Path) -> None:
     """Link a file, which may be large and is used again, or another name of one; copy it where that is impossible."""
     try:
@@ -98,14 +115,7 @@ def _link(source: Path, target: Path) -> None:
 
 def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[Artifact, ArtifactFolder]:
     """Return the artifact of an emitter and its folder; one that was made of the same region is used again."""
-    found_class = emitter_class(name, ctx)
-    try:
-        with foreign_output(title):
-            emitter = found_class()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise NotEmitted(f"{title} failed: {described(error)}") from error
+    emitter = _new_emitter(name, title, ctx)
     version = _version(emitter, title)
     keys, known = artifact_keys(name, emitter, version, region, ctx), ctx.measured.of(MadeArtifacts)
     found = known.get(keys)
@@ -120,6 +130,17 @@ def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[A
     about = f"{pluralize(len(region.nodes), 'node')} from '{next(iter(region.nodes), '')}' on, by {version}"
     known.put(keys, made, folder, region.name, about)
     return made, folder
+
+
+def _new_emitter(name: str, title: str, ctx: Context) -> Emitter:
+    found_class = emitter_class(name, ctx)
+    try:
+        with foreign_output(title):
+            return found_class()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise NotEmitted(f"{title} failed: {described(error)}") from error
 
 
 def _remark_reuse(found: Made, region: EmittedRegion, title: str, ctx: Context) -> None:
