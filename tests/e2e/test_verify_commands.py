@@ -136,3 +136,27 @@ def test_a_tree_whose_shapes_nobody_infers(tmp_path, monkeypatch, capsys):
     onnx.save(model, "m.onnx")
     assert main(["compile", "m.onnx", "--backend", "cpu-bf16", "--verify"]) == 0
     assert "maps[2]: SNR exact" in capsys.readouterr().out
+
+
+DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+SAMPLES = str(DIGITS / "test.npz")
+PROGRAMS = [
+    (("--programs",), "there is no data to run programs on"),
+    (("--programs", "--layers", "--data", SAMPLES), "leave one of them out"),
+    (("--min-program-snr", "3", "--data", SAMPLES), "--min-program-snr is a limit for --programs"),
+    (("--programs", "--min-program-snr", "much", "--data", SAMPLES), "--min-program-snr much is no goal"),
+    (("--programs", "--data", SAMPLES), "no region of the result is a program"),
+]
+
+
+@pytest.fixture(scope="module")
+def without_programs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("plain") / "out"
+    assert main(["compile", str(DIGITS / "digits.onnx"), "--backend", "host", "-o", str(folder)]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(("arguments", "says"), PROGRAMS)
+def test_programs_need_data_and_a_result_that_has_some(arguments, says, without_programs, capsys):
+    assert main(["verify", str(DIGITS / "digits.onnx"), str(without_programs), *arguments]) == 2
+    assert says in capsys.readouterr().err

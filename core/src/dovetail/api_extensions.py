@@ -24,7 +24,7 @@ _INSTALL_HINTS = {
     "dovetail-schemas": ("check", "check_operators", "operators"),
     "dovetail-testing": ("testing",),
     "dovetail-placement": ("regions",),
-    "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "reduce", "verify"),
+    "dovetail-verify": ("bisect", "bisect_passes", "layer_errors", "program_errors", "reduce", "verify"),
 }
 
 

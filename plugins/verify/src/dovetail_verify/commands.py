@@ -133,6 +133,12 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="layers to show, and to measure at the outputs (default: 10)",
     )
+    parser.add_argument(
+        "--programs",
+        action="store_true",
+        help="compare each program of a vendor's tools with the nodes of the plan that it stands for, worst first",
+    )
+    parser.add_argument("--min-program-snr", metavar="DB", help="with --programs: the least SNR; exit code 1 below it")
     saving = parser.add_mutually_exclusive_group()
     saving.add_argument("--save-node", default="", metavar="NODE", help="write this node alone, with its inputs, to -o")
     saving.add_argument("--save-region", type=int, metavar="N", help="write this region alone, with its inputs, to -o")
@@ -150,8 +156,12 @@ def run_verify(args: argparse.Namespace) -> int:
         raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")
     if args.top < 0:
         raise UsageError(f"--top {args.top}: a number from 0 is expected")
+    if args.min_program_snr is not None and not args.programs:
+        raise UsageError("--min-program-snr is a limit for --programs", "add --programs, or say --min-snr")
     if args.save_node or args.save_region is not None:
         return _save_part(args)
+    if args.programs:
+        return _verify_programs(args)
     import dovetail
     from dovetail.passes import Request
     from dovetail_runtime.data_workers import workers_of, working_on
@@ -208,6 +218,37 @@ def run_verify(args: argparse.Namespace) -> int:
         note("error: the result is broken: it is no approximation of the original", f"  {verification.way_out}")
         return 1
     return 0
+
+
+def _verify_programs(args: argparse.Namespace) -> int:
+    """Compare the programs of a result with the nodes of its plan.
+
+    Raises:
+        UsageError: There is no data, another look at the result is asked for, or it has no programs.
+    """
+    if args.data is None:
+        raise UsageError("there is no data to run programs on", "add --data: inputs like those the model will see")
+    if args.layers:
+        raise UsageError("--layers looks at nodes, --programs at what was compiled of them", "leave one of them out")
+    from dovetail_verify.functions import program_errors
+
+    plugins = plugins_of(args)
+    with Progress() as progress:
+        found = program_errors(
+            args.original,
+            args.result,
+            args.data,
+            min_program_snr=args.min_program_snr,
+            plugins=plugins,
+            progress=progress,
+        )
+    if args.json:
+        print_json(found.as_dict())
+    else:
+        table(found.table_rows())
+        say(*found.lines())
+    note(*(f"error: {miss}" for miss in found.missed))
+    return 1 if found.missed else 0
 
 
 def _save_part(args: argparse.Namespace) -> int:

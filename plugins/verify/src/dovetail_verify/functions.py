@@ -1,4 +1,4 @@
-"""Implementation of `dovetail.verify`, `dovetail.bisect` and `dovetail.layer_errors`."""
+"""Implementation of `dovetail.verify`, `dovetail.bisect`, `dovetail.layer_errors` and `dovetail.program_errors`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
 from dovetail.plugin.loading import check_installed
+from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.data.data_split import Use, split_data
 from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
 
-from dovetail_verify.accuracy.goals import Goals
+from dovetail_verify.accuracy.goals import Goals, least_decibels
 from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
 from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
 from dovetail_verify.parts import compared
-from dovetail_verify.runners import searching, source_runner, trials_of
+from dovetail_verify.programs import measured_programs
+from dovetail_verify.runners import reference_runner, searching, source_runner, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from dovetail_verify.arguments import InputShapes
     from dovetail_verify.compare import OutputVerification
     from dovetail_verify.layers import LayerErrors
+    from dovetail_verify.programs import ProgramErrors
 
 
 Progress = Callable[[str, int, int], None]
@@ -202,7 +205,52 @@ def layer_errors(
         raise UsageError("there is no data to look at layers with", "give --data: inputs like those the model will see")
     if outputs < 0:
         raise UsageError(f"outputs={outputs}: a number from 0 is expected")
-    plugins = plugins or load_plugins()
+    original, result, given, ctx = _opened(original, result, data, plugins or load_plugins())
+    return layers_of_request(original, result, given, ctx, passes, by=by, outputs=outputs, progress=progress)
+
+
+def program_errors(
+    original: AnyModel,
+    result: CompiledModel | str | Path,
+    data: object,
+    *,
+    min_program_snr: float | str | None = None,
+    passes: Sequence[Pass] = (),
+    plugins: PluginSet | None = None,
+    progress: Progress | None = None,
+) -> ProgramErrors:
+    """Compare each program of a result (what an emitter compiled) with the nodes of the plan that it stands for.
+
+    Each program runs on its engine, such as a simulator, on the inputs that its region has in the plan's model; the
+    nodes run on the host, in the types of the plan. So the error is that of the vendor's tools alone.
+
+    Args:
+        original: The model that was compiled, or its path.
+        result: A result of `compile`, or the folder it was saved in.
+        data: Inputs like those that the model will see; see `dovetail_runtime.data.sources.read_data`.
+        min_program_snr: A limit in decibels for every output of every program; violations are in `missed`.
+        passes: The passes that were given to `compile`.
+        plugins: The plugins with which the result was compiled.
+        progress: Called with (what, done, total).
+
+    Raises:
+        UsageError: There is no data, `result` is not a result of `compile`, or it has no programs.
+        DovetailError: The data does not match, the model is another one, or the plan cannot be run on the host.
+    """
+    limit = least_decibels("min_program_snr", min_program_snr)
+    original, result, given, ctx = _opened(original, result, data, plugins or load_plugins())
+    ctx.load_backends()
+    _fill_in_nodes(original, result, ctx, passes)
+    _, *models = as_given(original, given, with_nodes(result))
+    return measured_programs(
+        original, models[0], result, given, lambda model: reference_runner(model, ctx), limit, progress
+    )
+
+
+def _opened(
+    original: AnyModel, result: CompiledModel | str | Path, data: object, plugins: PluginSet
+) -> tuple[Model, CompiledModel, object, Context]:
+    """Open a model and its result, check the data, and return both with a context of the result's request."""
     original = dovetail.open(original, plugins)
     if isinstance(result, (str, Path)) and Path(result).is_dir():
         result = dovetail.load(result, plugins)
@@ -211,11 +259,11 @@ def layer_errors(
             f"{result} is no result of a compilation, so nothing says which of its nodes are which of the original",
             "give the folder that `dovetail compile -o FOLDER` wrote",
         )
+    if data is None:
+        raise UsageError("there is no data to measure on", "give --data: inputs like those that the model will see")
     given = input_data(data)
     given.check(original)
-    request = request_of_result(result.plan, plugins)
-    ctx = Context(request, plugins=plugins)
-    return layers_of_request(original, result, given.given, ctx, passes, by=by, outputs=outputs, progress=progress)
+    return original, result, given.given, Context(request_of_result(result.plan, plugins), plugins=plugins)
 
 
 def layers_of_request(
@@ -236,10 +284,15 @@ def layers_of_request(
     """
     ctx.load_backends()
     exact = Driver(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
-    if with_nodes(result).ir.functions:  # programs of a result from a folder
-        result.with_nodes = with_nodes(_replayed(original, result, ctx, passes))
+    _fill_in_nodes(original, result, ctx, passes)
     engines = engines_of([ctx.host], ctx.registry)
     return find_layer_errors(original, exact, result, data, engines, **options)
+
+
+def _fill_in_nodes(original: Model, result: CompiledModel, ctx: Context, passes: Sequence[Pass]) -> None:
+    """Make the nodes in the place of programs known for a result from a folder, whose artifacts have the weights."""
+    if with_nodes(result).ir.functions:
+        result.with_nodes = with_nodes(_replayed(original, result, ctx, passes))
 
 
 def _replayed(original: Model, result: CompiledModel, ctx: Context, passes: Sequence[Pass]) -> CompiledModel:
