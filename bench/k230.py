@@ -3,8 +3,8 @@
     DOVETAIL_K230_ENV=ENVIRONMENT python bench/k230.py [NET ...]
 
 The nets are the digits and those of the conformance suite. The first figure is the SNR of the simulator against the
-plan, over twelve inputs; the second that of the worst region alone (`dovetail verify --programs`); then the seconds of a compilation, and of the same one in the next program, which takes the
-programs from the user's cache.
+plan, over twelve inputs; the second that of the worst region alone (`dovetail verify --programs`); then the seconds of
+a compilation, and of the same one in the next program, which takes the programs from the user's cache.
 """
 
 from __future__ import annotations
@@ -69,10 +69,8 @@ def main() -> None:
         noise = ((expected - found) ** 2).sum()
         snr = 10 * np.log10((expected**2).sum() / noise) if noise else float("inf")
         where = compiled.coverage().partition(",")[0]
-        print(
-            f"| {name} | {snr:.1f} dB | {alone:.1f} dB | {where} | {seconds[0]:.1f} s | {seconds[1]:.1f} s |",
-            flush=True,
-        )
+        took = f"{seconds[0]:.1f} s | {seconds[1]:.1f} s"
+        print(f"| {name} | {snr:.1f} dB | {alone:.1f} dB | {where} | {took} |", flush=True)
 
 
 if __name__ == "__main__":
