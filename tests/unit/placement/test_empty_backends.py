@@ -32,7 +32,7 @@ def notes(model, backend, **request):
 
 def test_a_strategy_that_would_claim_some_is_named_with_their_number():
     compiled, (note,) = notes(net("Conv", "Tanh", "Conv"), "ppl-int8")
-    assert compiled.coverage().startswith("host 3")
+    assert compiled.coverage() == "ppl-int8 0/3 nodes, host 3; 0 conversions"
     assert "its file takes 2 nodes, and strategy 'conv-to-conv' keeps none of them" in note
     option = note.partition("--backend ")[2].split()[0]
     helped, said = notes(net("Conv", "Tanh", "Conv"), option)
@@ -55,6 +55,7 @@ def test_a_backend_behind_one_that_takes_all_is_said_to_stand_behind_it():
     (note,) = [note for note in compiled.notes() if "got no node" in note]
     assert note.startswith("cpu-bf16 got no node") and "would claim" not in note
     assert "3 nodes that its file takes went to gpu-fp16, named before it" in note
+    assert compiled.coverage().startswith("cpu-bf16 0/3 nodes, gpu-fp16 3/3 nodes in 1 region; ")
 
 
 def test_what_the_user_moved_is_not_laid_at_the_door_of_the_strategy():

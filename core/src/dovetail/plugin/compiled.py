@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 _SHOWN = 5  # reasons listed in the notes
 
 
-NOTHING_LEFT = "nothing-left"
-"""Rule of the remark on a backend whose nodes were all refused; its fact `backend` names it."""
+NOTHING_LEFT, NO_NODES = "nothing-left", "no-nodes"
+"""Rules of the remarks on a backend without nodes, whose were all refused or never claimed; `backend` is their fact."""
 
 
 @dataclass(repr=False)
@@ -211,10 +211,10 @@ class CompiledModel:
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
         # Nobody reads notes where the last line looks as if all were well.
-        empty = [remark.facts["backend"] for remark in self.plan.remarks if remark.rule == NOTHING_LEFT]
-        lost = [f"{backend} 0/{pluralize(len(self.plan.nodes), 'node')} (all refused)" for backend in empty]
-        placed = [coverage_line(self.plan.nodes)] if self.plan.nodes else []
-        return f"{', '.join([*lost, *placed])}; {pluralize(len(self.plan.joins), 'conversion')}"
+        empty = [one for one in self.plan.remarks if one.rule in (NOTHING_LEFT, NO_NODES) and "backend" in one.facts]
+        none, why = f"0/{pluralize(len(self.plan.nodes), 'node')}", (" (all refused)", "")
+        lost = [f"{one.facts['backend']} {none}{why[one.rule == NO_NODES]}" for one in empty]
+        return f"{', '.join([*lost, coverage_line(self.plan.nodes)])}; {pluralize(len(self.plan.joins), 'conversion')}"
 
     def notes(self) -> list[str]:
         """Return notes for the user: assumptions about the model, failures, and messages of engines."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST
 from dovetail.plugin import Remedy, remedy
-from dovetail.plugin.loading import NOTHING_LEFT
+from dovetail.plugin.loading import NO_NODES, NOTHING_LEFT
 from dovetail.text import pluralize
 
 from dovetail_placement.claim_checks import ask_for_claims
@@ -44,7 +44,7 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
             names = ", ".join(name for name, _ in others.most_common(_NAMED))
             suggest = f"name {backend.name} first, or pin nodes to it"
             why += f": {taken} that its file takes went to {names}, named before it"
-            ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
+            ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={"backend": backend.name})
             continue
         moved = _moved_by_request(claiming, backend, ctx)
         why += f": {_reason(claiming, backend, moved, ctx)}"
@@ -52,7 +52,7 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
         if claims:
             suggest = remedy(options={"strategy": name}, backend=backend.name)
             why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
-        ctx.remark("analysis", "", "no-nodes", why, suggest=suggest)
+        ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={"backend": backend.name})
 
 
 _NAMED = 3

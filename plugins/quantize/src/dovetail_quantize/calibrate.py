@@ -31,6 +31,7 @@ from dovetail_quantize.parameters import (
     weight_scale_for_bias,
 )
 from dovetail_quantize.refining.steps import READING_SCALES, steps_of
+from dovetail_quantize.shared_ranges import remark_narrow_values, with_range
 from dovetail_quantize.values_shown import values_shown
 
 if TYPE_CHECKING:
@@ -249,8 +250,10 @@ class _Calibration:
         if unseen:
             self._observe(unseen, known)
         seen = known.amount
-        for group, choice in zip(groups, choices, strict=True):
-            self._set(group, known.found(group, choice), f"{choice} of {pluralize(seen.batches, 'batch')}")
+        each = [(group, known.found(group, choice)) for group, choice in zip(groups, choices, strict=True)]
+        for (group, parameters), choice in zip(each, choices, strict=True):
+            self._set(group, parameters, f"{choice} of {pluralize(seen.batches, 'batch')}")
+        remark_narrow_values(each, known, self._ctx)
         if seen.samples < _FEW:
             what = f"the scales of {pluralize(len(groups), 'value')} come from {pluralize(seen.samples, 'sample')}"
             why = f"{what}; larger numbers saturate, and a hundred samples are usual"
@@ -260,6 +263,7 @@ class _Calibration:
         """Show the data to the observers, and keep the parameters that each of them finds."""
         observers = []
         wanted: dict[str, list[Watcher]] = {}
+        workers = data_workers()
         for group, choice in groups:
             table = self._ctx.registry.observer
             named = [NamedObserver(group[0].leaders[0], table, each) for each in known.wanted(choice)]
@@ -269,8 +273,9 @@ class _Calibration:
                     if (weight := weight_of(value)) is not None:
                         watcher.update(weight.numpy())
                     else:
-                        wanted.setdefault(name_of(value), []).append(watcher)
-        workers, seen = data_workers(), None
+                        beside = watcher if workers is not None else with_range(group, value, watcher, known)
+                        wanted.setdefault(name_of(value), []).append(beside)
+        seen = None
         if workers is not None:
             from dovetail_quantize.shards import observe_in_parts
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dovetail_precision.sharing_groups import QuantizedForm
 
     from dovetail_quantize.observing import Watcher
+    from dovetail_quantize.shared_ranges import Ranged
 
 
 def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) -> Parameters:
@@ -116,12 +117,14 @@ class KnownParameters:
 
     Attributes:
         amount: Amount of data seen.
+        ranges: The ranges of values that share a scale with others, by sharing group and value.
     """
 
     def __init__(self, compared: Sequence[ObserverChoice] = ()):
         self.amount = Amount(0, 0)
         self._compared = tuple(compared)
         self._found: dict[_Key, Parameters] = {}
+        self.ranges: dict[str, dict[str, Ranged]] = {}
 
     def get(self, group: list[QuantizedForm], choice: ObserverChoice) -> Parameters | None:
         """Return the parameters that an observer found for a group; None if it has not seen the group."""

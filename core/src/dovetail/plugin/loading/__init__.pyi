@@ -48,5 +48,5 @@ from dovetail.plugin.artifacts import (
     nodes_of as nodes_of,
     stands_for_region as stands_for_region,
 )
-from dovetail.plugin.compiled import NOTHING_LEFT as NOTHING_LEFT
+from dovetail.plugin.compiled import NO_NODES as NO_NODES, NOTHING_LEFT as NOTHING_LEFT
 from dovetail.plugin.invariant import invariants_of as invariants_of
