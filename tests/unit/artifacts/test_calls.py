@@ -140,6 +140,18 @@ def test_an_engine_for_artifacts_is_given_the_files(compiled, images):
     assert {how.how for how in result.executed().values()} >= {"reported"}
 
 
+@pytest.mark.parametrize("reported", [{}, {"": Executed("", "not-reported")}, None])
+def test_nodes_of_programs_whose_engine_tells_nothing(compiled, monkeypatch, reported):
+    """The column `executed` says that they are in a program, rather than nothing."""
+    monkeypatch.setattr(
+        Ones, "executed", lambda one: {one._node: Executed("", "not-reported")} if reported is None else reported
+    )
+    result = compiled(Compiles, "programs, onnxruntime-cpu", verify=False)
+    inside = {row["executed"] for row in result.placement_table() if row["backend"] == "call-npu"}
+    assert inside == {"in-program"}
+    assert result.executed()["conv_2"] == Executed("", "in-program")
+
+
 def test_other_engines_compute_the_function(compiled, images, tmp_path):
     result = compiled(Compiles, "onnxruntime-cpu")
     result.save(tmp_path / "out")

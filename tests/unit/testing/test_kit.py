@@ -198,6 +198,25 @@ def test_nothing_of_that_name(capsys, name):
     assert "is installed" in capsys.readouterr().err
 
 
+NEEDY = "region: {need: [Conv], limits: {nodes: 2.., inputs: ..9}}\n"
+
+
+def test_single_nodes_are_tried_whatever_a_region_needs(with_backend):
+    """A Relu alone is no region that pays off, but what the file says of Relu is still to be checked."""
+    plugins = with_backend(HEAD + NEEDY + "ops:\n  Conv, Relu, Add: {types: f, policy: lower}\n" + TAIL)
+    found = check_installed("acme-kit", plugins)
+    assert found.problems == []
+    assert {one.outcome for one in found.measured} == {"compared"}
+    assert {one.operator for one in found.measured} >= {"Conv", "Relu", "Add"}
+    (note,) = [note for note in found.notes if "alone" in note]
+    assert "need: [Conv] [" in note and "nodes: 2.. [" in note and "inputs" not in note
+    compiled = dovetail.compile(onnx.parser.parse_model(RELU), "acme-kit", plugins=plugins)
+    assert compiled.coverage().startswith("acme-kit 0/1 node (all refused), host 1")  # as for any user
+
+
+RELU = '<ir_version: 9, opset_import: ["" : 20]> g (float[4] x) => (float[4] y) { y = Relu (x) }'
+
+
 def test_check_needs_one_thing_to_check(capsys):
     assert main(["check"]) == 2
     assert "no file is named" in capsys.readouterr().err

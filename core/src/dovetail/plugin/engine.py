@@ -64,7 +64,8 @@ class Executed(NamedTuple):
         precision: Element type of its computation, as the engine reports it; empty if it does not report.
         how: `reported`, `reported-on-cpu` (by the engine of another device, which left this node to the CPU),
             `fused-into:<node>`, `folded` (computed once, when the region was loaded), `reported-alone` (for a body that
-            was compiled separately to find out) or `not-reported`.
+            was compiled separately to find out), `in-program` (of a program whose engine reports none of its nodes) or
+            `not-reported`.
     """
 
     precision: str

@@ -27,7 +27,7 @@ from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
-from dovetail_runtime.region_runner import NoEngine, RegionRefusal, RegionRunner, described
+from dovetail_runtime.region_runner import NOT_REPORTED, NoEngine, RegionRefusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file
 from dovetail_runtime.unpartitioned import ready_regions
 
@@ -212,14 +212,18 @@ class RegionExecutor(dovetail.plugin.Executor):
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed, by node name; what is reported of a program holds for its nodes."""
-        found = {name: how for runner in self.runners for name, how in runner.executed().items()}
-        for node in self._model.graph:
-            artifact = artifact_of(node)
-            if artifact and node.name in found:
-                backend, _, region = artifact.partition("/")
-                held = self._model.ir.functions.get((f"{FUNCTIONS}{backend}", region, ""), ())
-                for inside in held:
-                    found.setdefault(inside.name or "", found[node.name])
+        found: dict[str, Executed] = {}
+        for runner in self.runners:
+            reported = runner.executed()
+            found.update(reported)
+            engines = map(guarded, self._engines_of[runner.backend])
+            runs_programs = any(engine.loads_artifacts for engine in engines if engine.name == runner.engine)
+            for node in runner.region.nodes if runs_programs else ():
+                backend, _, region = artifact_of(node).partition("/")
+                whole = reported.get(node.name or "", NOT_REPORTED)
+                for inside in self._model.ir.functions.get((f"{FUNCTIONS}{backend}", region, ""), ()):
+                    how = found.get(inside.name or "", whole)
+                    found[inside.name or ""] = Executed("", "in-program") if how == NOT_REPORTED else how
         return found
 
     def _available(self, engines: Sequence[Engine | GuardedEngine]) -> list[GuardedEngine]:

@@ -18,6 +18,7 @@ from dovetail_runtime.data.batches import fitted
 
 from dovetail_testing.case import Case, CaseMeasurement, PreparedCase, Reference
 from dovetail_testing.comparing import ValueDifference, compared, narrow_outputs, rounded_inputs
+from dovetail_testing.lone_nodes import LoneNodes
 
 if TYPE_CHECKING:
     import onnx
@@ -188,7 +189,8 @@ class _Run:
         """
         names = [self.choice] if self.choice.name == HOST else [self.choice, BackendChoice(HOST)]
         # The comparison here replaces verification.
-        keywords = {"verify": False, **self.options, "plugins": self.plugins}
+        passes = [*self.options.get("passes", ()), LoneNodes(self.choice.name)]
+        keywords = {"verify": False, **self.options, "passes": passes, "plugins": self.plugins}
         if "data" in keywords or _computes_integers(self.choice, self.plugins):
             return dovetail.compile(self.work.model, names, **{"data": self._data(), **keywords})
         try:

@@ -82,8 +82,8 @@ def _loaded(text: str, plugins: PluginSet) -> Any:
     return load_backend_file(plugins.registry, path, {})
 
 
-_KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "options", "region", "border", "refine",
-         "strategy", "min_region", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
+_KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "integers", "options", "region",
+         "border", "refine", "strategy", "min_region", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
 
 
 def _of_backends(first: Any, second: Any) -> Iterator[SideDifference]:

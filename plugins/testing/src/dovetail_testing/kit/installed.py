@@ -20,6 +20,7 @@ from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.kit.limit_models import LimitFound, LimitModels
 from dovetail_testing.kit.targets import Target, targets_of
 from dovetail_testing.list_files import lists
+from dovetail_testing.lone_nodes import requirements
 from dovetail_testing.running import measure, references_of
 from dovetail_testing.verdicts import verdict
 
@@ -204,6 +205,8 @@ def _check_backend(name: str, found: InstalledCheck, plugins: PluginSet, watch: 
             without.append(operator)
     if text := integers_by_accident(backend):
         found.notes.append(text)
+    if left := requirements(backend):
+        found.notes.append(f"nodes were tried alone, which its file leaves to others ({'; '.join(left)})")
     if without:
         found.notes.append(f"no node of {', '.join(without)} was made from onnx's node tests")
     found.notes += [
