@@ -36,7 +36,7 @@ def test_regions_are_compiled_and_replaced(acme, site, python):
     done = acme(*COMPILE, "acme-aot", "--verify")
     assert done.returncode == 0, done.stderr
     assert "acme-aot 12/13 nodes in 1 region, host 1; 2 conversions; SNR 1" in done.stdout
-    assert "acme-aot  float16    -         12     Relu 4, Conv 3, Gemm 2" in done.stdout  # what the program holds
+    assert "acme-aot  float16    in-program  12     Relu 4, Conv 3, Gemm 2" in done.stdout  # what the program holds
     assert files_of("artifacts") == ["acme-aot/region_0/net.program"]
     assert "artifacts/acme-aot/region_0/net.program" in json.loads(Path("out/result.json").read_text())["files"]
     said = acme("explain", "out", "conv_2").stdout
