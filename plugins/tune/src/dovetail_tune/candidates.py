@@ -170,6 +170,10 @@ def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
     return "; ".join(reasons) or f"no engine here runs on the device '{backend.device}'"
 
 
+_ANY = "any"
+"""First value of an option about the device, such as its chip: here there is one device, and nothing to choose."""
+
+
 def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
     """Yield the candidates of a backend, each with its rank among those of all backends.
 
@@ -182,7 +186,7 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
     if choice.options:
         return
     for option, values in backend.options.items():
-        if option in backend.unused_options:
+        if option in backend.unused_options or values[0] == _ANY:
             continue
         for value in values:
             if value != backend.chosen.get(option):
