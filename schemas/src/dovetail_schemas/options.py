@@ -121,4 +121,5 @@ def _check(place: Node, name: str, value: str, declared: Mapping[str, tuple[str,
     if name not in declared:
         raise place.error(f"unknown option '{name}'{near_miss(name, declared)}")
     if value not in declared[name]:
-        raise place.error(f"unknown value '{value}' of option '{name}'{near_miss(value, declared[name])}")
+        known = near_miss(value, declared[name]) or f"; there are {', '.join(declared[name])}"
+        raise place.error(f"unknown value '{value}' of option '{name}'{known}")

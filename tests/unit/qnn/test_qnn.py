@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import dovetail
+import dovetail.plugin.loading
 import numpy as np
 import onnx
 import pytest
+from dovetail.passes import BackendChoice
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 LIBRARY = "onnxruntime_qnn"
@@ -70,6 +72,44 @@ def test_it_computes_what_the_plan_says_and_nothing_is_on_the_cpu(data, activati
     assert result.verification.worst_snr_db > 38
     facts = next(remark.facts for remark in result.remarks if remark.rule == "artifact-facts")
     assert facts["nodes"] > 13 and "onnxruntime_qnn" in facts["tool"]
+
+
+@pytest.mark.parametrize("form", ["plain", "chip"])
+def test_what_a_chip_is_asked_for_is_checked_before_anything_is_compiled(data, form):
+    """Also where nothing compiles: the options themselves are wrong."""
+    wrong = {
+        "plain": ("arch=68,activations=float16", "arch 68 has no float16, which is on chips from arch 69 on"),
+        "chip": ("soc=sm8350,arch=75", "sm8350 is of arch 68, and arch=75 is asked for"),
+    }
+    options, why = wrong[form]
+    result = compiled(data, f"qnn:{options}", verify=False)
+    assert result.coverage().startswith("qnn 0/13 nodes (all refused), host 13")
+    assert any(why in remark.why for remark in result.remarks)
+    with pytest.raises(dovetail.DovetailError, match="unknown value 'sm1' of option 'soc'; there are any, qcm6490, "):
+        compiled(data, "qnn:soc=sm1")
+
+
+def test_every_chip_of_the_file_is_known():
+    from dovetail_qnn.chips import options_of
+
+    backend = dovetail.plugin.loading.load_chosen(dovetail.load_plugins().registry, BackendChoice("qnn"))
+    for soc in backend.options["soc"]:
+        said = options_of({"soc": soc})
+        assert soc == "any" or said["htp_arch"] in backend.options["arch"] and int(said["soc_model"]) > 0
+    assert options_of({"soc": "sm8650", "arch": "75"}) == {"htp_arch": "75", "soc_model": "57"}
+    assert options_of({}) == {}
+
+
+@needs_emulator
+@pytest.mark.parametrize(
+    ("options", "least"), [("weights=int4", 22), ("soc=sm8750", 38), ("soc=sm8450,activations=float16", 50)]
+)
+def test_contexts_for_a_chip_and_weights_of_4_bits_run(data, options, least):
+    result = compiled(data, f"qnn:{options}")
+    assert [node.op_type for node in result.model.graph if node.domain == "com.microsoft"] == ["EPContext"]
+    assert result.coverage().startswith("qnn 13/13 nodes in 1 region")
+    assert result.verification.worst_snr_db > least
+    assert dict(pair.split("=") for pair in options.split(",")).items() <= result.plan.backends[0].options.items()
 
 
 @needs_emulator

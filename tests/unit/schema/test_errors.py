@@ -77,7 +77,8 @@ CASES = {
     + "ops: {Conv: {limits: {group: ..stride}}}",
     "unlisted.yaml:4: unknown name 'kernel_shape' in limits of unlisted operators": HEAD
     + "unlisted: {limits: {kernel_shape: 3}}",
-    "value.yaml:5: unknown value 'b' of option 'march'": HEAD + "options: {march: [a]}\nvariants: [{when: {march: b}}]",
+    "value.yaml:5: unknown value 'b' of option 'march'; there are a": HEAD
+    + "options: {march: [a]}\nvariants: [{when: {march: b}}]",
     # terms and ranges
     'string.yaml:4: only integers, names, + - * / // % ** and min, max, prod, len, align are allowed: "[1][0]"': HEAD
     + 'ops: {Conv: {limits: {"[1][0]": 1}}}',

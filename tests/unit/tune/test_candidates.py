@@ -2,7 +2,7 @@
 
 import pytest
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin import load_plugins
+from dovetail.plugin import Availability, Engine, Reads, load_plugins
 from dovetail_tune.candidates import candidates_of
 
 REGISTRY = load_plugins().registry
@@ -36,6 +36,35 @@ def test_defaults_and_what_is_named_are_tried_and_raised_before_other_options(ba
     both = ["host @2", *(f"{name} @{threads}" for name in defaults for threads in (1, 2))]
     assert [candidate.name for candidate in found.defaults] == both
     assert (found.found[0], *found.defaults, *found.others) == found.found
+
+
+def test_options_about_the_device_are_not_tried(with_backend):
+    """`any` stands for the chip that is here; a context for another one does not even load."""
+    file = """backend: chips
+device: npu
+opset: 13..22
+precision: {low: float16, high: float32}
+options: {chip: [any, one, two], way: [short, long]}
+types: {f: [float16, float32]}
+ops: {Conv: {types: f}}
+place: {strategy: autocast}
+emit: {engines: [chips-engine]}
+"""
+    plugins = with_backend(file)
+    plugins.registry.engine("chips-engine", f"{__name__}:Here")
+    found = candidates_of(plugins.registry, ["chips"])
+    assert [one.name for one in found.found] == ["host", "chips", "chips high", "chips:way=long"]
+
+
+class Here(Engine):
+    name = "chips-engine"
+    reads = Reads(22, 10, frozenset({"float32"}))
+
+    def available(self):
+        return Availability(True)
+
+    def load(self, region, options):
+        raise NotImplementedError
 
 
 def test_a_backend_with_options_competes_with_these_only():
