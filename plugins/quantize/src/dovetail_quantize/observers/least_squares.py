@@ -99,7 +99,7 @@ class LeastSquares(Observer):
         low, high = np.float32(smallest - zero), np.float32(largest - zero)
         at = np.argmax(np.abs(part), axis=0)[None]
         extreme = np.take_along_axis(part, at, axis=0)[0]
-        end = low if -low > high and self._format.group is not None else -high * np.sign(extreme)
+        end = low if -low > high and self._format.group is not None else high * np.sign(extreme)
         whole = _usable(extreme / np.where(end == 0, 1, end))
         levels = part / whole
 
