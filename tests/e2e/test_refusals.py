@@ -118,6 +118,9 @@ def test_nodes_that_are_refused_without_a_name_are_found(picky):
     """Halves of the region are loaded until one node is left."""
     compiled = dovetail.compile("m.onnxtxt", "acme-npu", plugins=picky(["Exp"], names=False))
     assert {name for name, backend in placed(compiled).items() if backend == "host"} == {"exp_1", "exp_2"}
+    tried = [remark.reason for remark in compiled.remarks if remark.rule == "part-tried"]
+    assert "loaded: 1 node of region 0, 'add', alone" in tried
+    assert any(text.startswith("refused: 1 node of region 0, 'exp_1', alone: picky") for text in tried)
     compiled.run({"x": np.ones((2, 4), np.float32)})
 
 

@@ -6,9 +6,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 from dovetail.ir import all_nodes, used_values
-from dovetail.planning import Region, extract
+from dovetail.planning import Region, Rejection, Remark, extract, key_of
 from dovetail.plugin import EngineError
 from dovetail.plugin.loading import nodes_of, stands_for_region
+from dovetail.text import pluralize
 
 from dovetail_runtime.region_runner import RegionModel, RegionRefusal
 from dovetail_runtime.serialize import needs_file
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 
 def refuse_nodes(
-    refusals: Iterable[RegionRefusal], preferred: Mapping[str, str], ctx: Context, whole: bool = False
+    refusals: Iterable[RegionRefusal],
+    preferred: Mapping[str, str],
+    ctx: Context,
+    whole: bool = False,
+    account: Sequence[Remark] = (),
 ) -> None:
     """Refuse the nodes of the plan that their backend's engine rejects, so that they are placed elsewhere.
 
@@ -34,6 +39,7 @@ def refuse_nodes(
         preferred: The first engine of each backend; refusals of other engines do not count against the backend.
         ctx: The context with the model and its plan; receives the refusals.
         whole: Refuse whole regions, regardless of the node that the engine names.
+        account: Remarks on the search for these nodes, which stay as long as the refusals.
     """
     model = cast("Model", ctx.model)
     planned = {node.name for node in (ctx.outcome.plan.nodes if ctx.outcome.plan is not None else model.nodes())}
@@ -45,6 +51,11 @@ def refuse_nodes(
         named = None if whole else named_in(held, refusal.error.node)
         nodes = _around(named, held, planned) if named is not None else []
         for node in nodes or [node for node in held if node.name in planned]:
+            if account:  # with the first node
+                name, why, backend = node.name or "", refusal.error.message, region.backend
+                remark = Remark("failed", name, ctx.current_pass, "engine-refused", why, backend=backend)
+                ctx.refusals.add(backend, key_of(node), Rejection(why, (*account, remark)))
+                account = ()
             ctx.refuse(node, region.backend, refusal.error.message, rule="engine-refused", kind="failed")
 
 
@@ -77,11 +88,16 @@ def _around(node: ir.Node, region: Iterable[ir.Node], planned: Collection[str | 
     return [reader for reader in readers if id(reader) in inside and reader.name in planned]
 
 
+_SHOWN = 80  # characters of a reason in the account of a search
 _MOST = 24  # loads per call; each costs as much as loading part of the region
 
 
 def located_refusals(
-    model: Model, refusals: Iterable[RegionRefusal], engines: Engines, preferred: Mapping[str, str]
+    model: Model,
+    refusals: Iterable[RegionRefusal],
+    engines: Engines,
+    preferred: Mapping[str, str],
+    account: list[Remark] | None = None,
 ) -> list[RegionRefusal]:
     """Return the refusals with the nodes they are about, and the further refusals of the same regions.
 
@@ -93,10 +109,11 @@ def located_refusals(
         refusals: Refusals of any engines.
         engines: The engines of every backend.
         preferred: The engine of each backend whose refusals count.
+        account: Receives a remark on each part that was loaded.
     """
     found: list[RegionRefusal] = []
     waiting = list(refusals)
-    trial = _Trial(model)
+    trial = _Trial(model, account)
     while waiting:
         refusal = waiting.pop(0)
         name = preferred.get(refusal.region.backend)
@@ -154,8 +171,8 @@ def _located(refusal: RegionRefusal, engine: GuardedEngine, trial: _Trial) -> It
 class _Trial:
     """Loads parts of regions, up to a number of times."""
 
-    def __init__(self, model: Model):
-        self._model = model
+    def __init__(self, model: Model, account: list[Remark] | None):
+        self._model, self._account = model, account
         self._left = _MOST
 
     def refused(self, part: Region, engine: GuardedEngine) -> EngineError | None:
@@ -167,8 +184,17 @@ class _Trial:
         try:
             engine.load(RegionModel(taken), {"spin": False})
         except EngineError as error:
+            self._say("refused", part, f": {error.message[:_SHOWN]}")
             return error
+        self._say("loaded", part, "")
         return None
+
+    def _say(self, what: str, part: Region, why: str) -> None:
+        if self._account is not None:
+            first, last = part.nodes[0].name, part.nodes[-1].name
+            span = f"'{first}' to '{last}'" if len(part.nodes) > 1 else f"'{first}'"
+            text = f"{what}: {pluralize(len(part.nodes), 'node')} of region {part.index}, {span}, alone{why}"
+            self._account.append(Remark("analysis", first or "", "load", "part-tried", text))
 
 
 def _without(region: Region, named: ir.Node) -> Iterator[Region]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning import HOST, get_placement
+from dovetail.planning import HOST, Remark, get_placement
 from dovetail.plugin.loading import TOOL_PROGRESS, own_output
 from dovetail.text import abbreviated, pluralize
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.executor import RegionExecutor
+    from dovetail_runtime.region_runner import RegionRefusal
 
 
 _TRIES = 8
@@ -80,18 +81,32 @@ class Load(Pass):
         except DovetailError as error:
             # No engine accepts some region. If its preferred engine refused it, the host may take it.
             refused = error.refusals if isinstance(error, NoEngine) else []
-            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
+            _refuse(model, refused, engines, preferred, ctx, whole)
             if not ctx.refusals.fresh:
                 raise
         else:
             refused = executor.refusals
-            refuse_nodes(located_refusals(model, refused, engines, preferred), preferred, ctx, whole)
+            _refuse(model, refused, engines, preferred, ctx, whole)
             ctx.outcome.trial = LoadTrial(engines, executor)
             for runner in executor.runners if not ctx.refusals.fresh else ():
                 if facts := runner.facts:
                     text = f"{runner.engine} reports of region {runner.index}: {facts_text(facts)}"
                     ctx.remark("analysis", runner.region.nodes[0], "engine-facts", text, facts=facts)
         return False
+
+
+def _refuse(
+    model: Model,
+    refused: Sequence[RegionRefusal],
+    engines: Engines,
+    preferred: Mapping[str, str],
+    ctx: Context,
+    whole: bool,
+) -> None:
+    """Refuse the nodes that engines reject, with an account of the search for them."""
+    account: list[Remark] = []
+    located = located_refusals(model, refused, engines, preferred, account)
+    refuse_nodes(located, preferred, ctx, whole, account)
 
 
 @contextmanager
