@@ -192,7 +192,7 @@ def test_shapes_that_are_open_are_refused_with_the_reason(acme, tmp_path):
     write_net(tmp_path, batch="N")
     done = acme(*COMPILE, "--data", "data.npz")
     assert done.returncode == 0, done.stderr
-    assert "acme-int8" not in done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1].startswith("acme-int8 0/13 nodes, cpu-bf16 13/13 nodes ")
     why = "extent 0 of X is not known before run time, and acme-int8 takes fixed shapes [int8.backend.yaml"
     assert why in acme("explain", "out", "first").stdout
 

@@ -55,7 +55,7 @@ def test_a_backend_behind_one_that_takes_all_is_said_to_stand_behind_it():
     (note,) = [note for note in compiled.notes() if "got no node" in note]
     assert note.startswith("cpu-bf16 got no node") and "would claim" not in note
     assert "3 nodes that its file takes went to gpu-fp16, named before it" in note
-    assert compiled.coverage().startswith("cpu-bf16 0/3 nodes, gpu-fp16 3/3 nodes in 1 region; ")
+    assert compiled.coverage().startswith("gpu-fp16 3/3 nodes in 1 region, cpu-bf16 0; ")
 
 
 def test_what_the_user_moved_is_not_laid_at_the_door_of_the_strategy():

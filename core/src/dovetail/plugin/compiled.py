@@ -190,9 +190,8 @@ class CompiledModel:
         for node in self.plan.nodes:
             how = () if executed is None else (_reported(executed.get(node.name), node.placement),)
             rows[node.operator, node.backend, str(node.precision or ""), *how] += 1
-        keys = ("operator", "backend", "precision", "executed")
         return [
-            {**dict(zip(keys, row)), "nodes": number}
+            {**dict(zip(("operator", "backend", "precision", "executed"), row)), "nodes": number}
             for row, number in sorted(rows.items(), key=lambda row: (-row[1], row[0]))
         ]
 
@@ -211,10 +210,11 @@ class CompiledModel:
         if self.saved is not None and not self.edited and self.saved.coverage is not None:
             return self.saved.coverage
         # Nobody reads notes where the last line looks as if all were well.
-        empty = [one for one in self.plan.remarks if one.rule in (NOTHING_LEFT, NO_NODES) and "backend" in one.facts]
-        none, why = f"0/{pluralize(len(self.plan.nodes), 'node')}", (" (all refused)", "")
-        lost = [f"{one.facts['backend']} {none}{why[one.rule == NO_NODES]}" for one in empty]
-        return f"{', '.join([*lost, coverage_line(self.plan.nodes)])}; {pluralize(len(self.plan.joins), 'conversion')}"
+        empty = [one.facts for one in self.plan.remarks if one.rule in (NOTHING_LEFT, NO_NODES)]
+        total, joins = pluralize(len(self.plan.nodes), "node"), pluralize(len(self.plan.joins), "conversion")
+        first = [f"{facts['backend']} 0/{total}{facts['how']}" for facts in empty if "how" in facts]
+        last = [f"{facts['backend']} 0" for facts in empty if "behind" in facts]
+        return f"{', '.join([*first, coverage_line(self.plan.nodes), *last])}; {joins}"
 
     def notes(self) -> list[str]:
         """Return notes for the user: assumptions about the model, failures, and messages of engines."""

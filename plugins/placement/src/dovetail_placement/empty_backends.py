@@ -31,11 +31,11 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
     for backend in ctx.backends:
         if backend.name in used or not claiming.flat.nodes:
             continue
-        refused = ctx.refusals.nodes(backend.name)
+        refused, facts = ctx.refusals.nodes(backend.name), {"backend": backend.name}
         if refused:
             (reason, number), *_ = Counter(one.why for one in refused.values()).most_common(1)
             why = f"nothing of the model runs on {backend.name}: what it took was refused, {pluralize(number, 'node')}"
-            ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={"backend": backend.name})
+            ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={**facts, "how": " (all refused)"})
             continue
         why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
         suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
@@ -44,7 +44,7 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
             names = ", ".join(name for name, _ in others.most_common(_NAMED))
             suggest = f"name {backend.name} first, or pin nodes to it"
             why += f": {taken} that its file takes went to {names}, named before it"
-            ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={"backend": backend.name})
+            ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={**facts, "behind": [*others]})
             continue
         moved = _moved_by_request(claiming, backend, ctx)
         why += f": {_reason(claiming, backend, moved, ctx)}"
@@ -52,7 +52,7 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
         if claims:
             suggest = remedy(options={"strategy": name}, backend=backend.name)
             why += f"; {suggest.text} would claim {pluralize(claims, 'node')}"
-        ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={"backend": backend.name})
+        ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={**facts, "how": ""})
 
 
 _NAMED = 3

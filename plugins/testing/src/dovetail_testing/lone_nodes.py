@@ -30,7 +30,7 @@ class LoneNodes(Pass):
 
     backend: str = ""
     name = "lone-nodes"
-    stage = "normalize"
+    stage = "analyze"
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Replace the backend of the run by one without these requirements; the graph does not change."""
