@@ -114,3 +114,31 @@ def test_a_tool_that_ends_refuses_its_region_and_nothing_else(dovetail, site, tm
     assert "k230-open 1/3 nodes" in done.stdout
     why = dovetail("explain", "out", PYTHONPATH=site, COLUMNS="1000").stdout
     assert "k230-kmodel ended with signal SIGABRT: Unhandled exception" in why
+
+
+@nncase
+def test_a_node_that_ends_the_tool_costs_itself(dovetail, site, tmp_path):
+    """nncase names no node when it ends: halves of the region are compiled, and the other nodes stay."""
+    text = '<ir_version: 8, opset_import: ["": 17]> line (float[1,2,8,8] x) => (float[1,2,8,8] y) {'
+    text += "a = Relu (x) b = HardSigmoid (a) [ends] c = Reciprocal (b) d = Relu (c) y = Sigmoid (d) }"
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "line.onnx")
+    np.savez(tmp_path / "x.npz", x=np.random.default_rng(0).standard_normal((4, 2, 8, 8)).astype(np.float32))
+    rules = (PACKAGE / "k230.backend.yaml").read_text().replace("backend: k230", "backend: k230-open")
+    (tmp_path / "open.yaml").write_text(rules.replace("$aborts: forbid", "Reciprocal: {role: passive, types: q}"))
+    done = dovetail("compile", "line.onnx", "--backend", "open.yaml", "--data", "x.npz", "-o", "out", PYTHONPATH=site)
+    assert done.returncode == 0, done.stderr
+    assert "k230-open 4/5 nodes in 2 regions, host 1" in done.stdout
+    why = dovetail("explain", "out", "ends", PYTHONPATH=site, COLUMNS="1000").stdout
+    assert "k230-kmodel ended with signal SIGABRT" in why
+
+
+@nncase
+def test_programs_are_measured_beside_the_plan(dovetail, site, rows):
+    assert compiled(dovetail, site, rows).returncode == 0
+    words = ("verify", DIGITS / "digits.onnx", "out", "--data", rows, "--programs", "--min-program-snr")
+    done = dovetail(*words, "38", PYTHONPATH=site)
+    assert done.returncode == 0, done.stderr
+    assert "k230-simulator" in done.stdout
+    done = dovetail(*words, "70", PYTHONPATH=site)
+    assert done.returncode == 1
+    assert "at least 70 dB are wanted" in done.stderr
