@@ -90,6 +90,15 @@ def test_independent_rows_of_one_batch_are_divided_with_their_labels():
     assert found.text == "accuracy is that of 3 of 8 rows, which nothing was calibrated with and no search saw"
 
 
+def test_rows_that_judge_come_in_pieces_whose_spread_can_be_measured():
+    found = split(net(), {"x": numbered(400)}, searched=True)
+    for use in (Use.SEARCH, Use.JUDGMENT):
+        sizes = [len(feeds["x"]) for feeds, _ in batches(net(), found.part(use))]
+        assert 9 <= len(sizes) <= 12 and max(sizes) - min(sizes) <= max(sizes)
+    assert found.others == found.judged / found.uses.count(Use.SEARCH)
+    assert split(net(rows="1"), {"x": numbered(1)}, searched=True).others == 1
+
+
 def test_rows_that_depend_on_each_other_are_not_divided_and_the_reason_is_said():
     found = split_data(net(), {"x": numbered(64)}, lambda feeds: {"y": feeds["x"].mean(keepdims=True)})
     assert found.judged == 0 and "run apart" in found.text and found.part(Use.JUDGMENT) is found.data

@@ -73,3 +73,21 @@ def test_what_a_goal_moved_is_not_laid_at_the_door_of_the_strategy(asked):
     Driver(model, ctx).compile({node.name: (asked, "--min-snr 60") for node in model.graph})
     (said,) = [remark.why for remark in ctx.remarks if remark.rule in ("no-nodes", "nothing-left")]
     assert "as --min-snr 60" in said and "keeps none" not in said and "would claim" not in said
+
+
+@pytest.mark.parametrize("backend", ["bpu-int8", "ppl-int8", "cpu-bf16", "cpu-int8", "gpu-fp16"])
+def test_a_goal_that_leaves_nothing_low_is_met_in_float32_and_said(backend):
+    data = [{"x": np.random.default_rng(seed).standard_normal((1, 4, 4, 4)).astype(np.float32)} for seed in range(6)]
+    asked = {"all_integers": True} if backend == "cpu-int8" else {}
+    compiled = dovetail.compile(net("Conv", "Relu", "Conv"), backend, data=data, min_snr=100, **asked)
+    assert compiled.plan.summary["accuracy"]["met"] is True
+    assert compiled.verification.worst_snr_db >= 100
+    (note,) = [note for note in compiled.notes() if "got no node" in note or "nothing is left" in note]
+    assert "--min-snr 100" in note
+    assert "refused" not in compiled.coverage() and not any("takes none of" in note for note in compiled.notes())
+
+
+def test_floats_that_the_user_asks_for_are_no_error():
+    compiled, (note,) = notes(net("Conv", "Relu", "Conv"), "bpu-int8", high=["*"])
+    assert "3 nodes because bpu-int8 does not compute it in float32, as --high" in note
+    assert compiled.coverage().startswith("host 3")

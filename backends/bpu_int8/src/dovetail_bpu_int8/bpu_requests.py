@@ -60,6 +60,7 @@ def on_bpu_request(node: str, asked_by: str) -> NodeRequest:
     return NodeRequest("prefer", node, asked_by, BACKEND, names_of="source")
 
 
+_ASKED = "asked"  # rule of the remark on a node for which the request asks for another precision
 _ON = {"avoid": "cpu", "prefer": "bpu"}
 
 
@@ -119,11 +120,15 @@ class BpuRequests:
 
 
 def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, ...]) -> None:
-    """Add a remark if no product is on the BPU, because every region needs one."""
+    """Add a remark if no product is on the BPU, because every region needs one.
+
+    Not where it took one that something refused later, as an accuracy goal does: another remark says so.
+    """
     here = {claim.node.op_type for claim in claims}
     pinned = (view.claimed(node) for node in view.model.graph)
     here |= {found[1].node.op_type for found in pinned if found is not None and found[0] == view.backend.name}
-    if products and not here & set(products):
+    lost = (node for node in view.model.graph if view.hides(node) and view.claimed(node) is None)
+    if products and not here & set(products) and not any(node.op_type in products for node in lost):
         why = f"no node of the model is on {view.backend.name}: it takes none of the model's {', '.join(products)}"
         view.remark("analysis", "", "no-bpu-operator", why, suggest="`dovetail explain OUT --all` says why")
 
@@ -131,12 +136,15 @@ def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, .
 def check_used(request: Request, compiled: CompiledModel) -> None:
     """Raise an error if no node is on the BPU and no other backend is requested.
 
+    Where the request itself asks for floats, as an accuracy goal may, that is what it gets, with a remark.
+
     Raises:
         DovetailError: No node is on the BPU.
     """
     if [choice.name for choice in request.backends] != [BACKEND]:
         return
-    if compiled.plan.nodes and not any(node.backend == BACKEND for node in compiled.plan.nodes):
+    asked = any(remark.rule == _ASKED and remark.backend == BACKEND for remark in compiled.plan.remarks)
+    if compiled.plan.nodes and not asked and not any(node.backend == BACKEND for node in compiled.plan.nodes):
         first = next((remark for remark in compiled.plan.remarks if _is_refusal(remark)), None)
         example = f"; '{first.node}' is {first.why}" if first is not None else ""
         fixes = next((remark.suggest for remark in compiled.plan.remarks if remark.rule == "open-extents"), "")

@@ -14,7 +14,7 @@ from dovetail.text import pluralize
 
 from dovetail_placement.claim_checks import ask_for_claims
 from dovetail_placement.claiming import Claiming
-from dovetail_placement.node_requests import NodeRequests
+from dovetail_placement.node_requests import ASKED, NodeRequests
 from dovetail_placement.view import made_strategy
 
 if TYPE_CHECKING:
@@ -32,13 +32,20 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
         if backend.name in used or not claiming.flat.nodes:
             continue
         refused, facts = ctx.refusals.nodes(backend.name), {"backend": backend.name}
+        asked = [one for one in refused.values() if any(remark.rule == ASKED for remark in one.remarks)]
+        suggest: str | Remedy
         if refused:
             (reason, number), *_ = Counter(one.why for one in refused.values()).most_common(1)
+            if len(asked) == len(refused):
+                why = f"{_none_of(backend)}: {pluralize(number, 'node')} because {reason}"
+                suggest = "lower the goal, or ask for fewer nodes in floats"
+                ctx.remark("analysis", "", NO_NODES, why, suggest=suggest, facts={**facts, "how": ""})
+                continue
             why = f"nothing of the model runs on {backend.name}: what it took was refused, {pluralize(number, 'node')}"
             ctx.remark("failed", "", NOTHING_LEFT, f"{why} because {reason}", facts={**facts, "how": " (all refused)"})
             continue
-        why = f"{backend.name} got no node of the model, which runs elsewhere as a whole"
-        suggest: str | Remedy = "`dovetail explain OUT --all` says why of every node"
+        why = _none_of(backend)
+        suggest = "`dovetail explain OUT --all` says why of every node"
         if others := _given_to_others(claiming, backend):
             taken = pluralize(sum(others.values()), "node")
             names = ", ".join(name for name, _ in others.most_common(_NAMED))
@@ -56,6 +63,10 @@ def remark_empty_backends(claiming: Claiming, ctx: Context) -> None:
 
 
 _NAMED = 3
+
+
+def _none_of(backend: Backend) -> str:
+    return f"{backend.name} got no node of the model, which runs elsewhere as a whole"
 
 
 def _moved_by_request(claiming: Claiming, backend: Backend, ctx: Context) -> dict[str, set[int]]:

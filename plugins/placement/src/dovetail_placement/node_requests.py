@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 LEVELS = ("low", "high")
 """Precisions that typing obeys; `IN_FLOATS` is for placement, and all others for the strategies of backends."""
 
+ASKED = "asked"
+"""Rule of the remark on a node that a backend does not get because the user asks for a precision that it lacks."""
+
 
 class NodeRequests:
     """Analysis: the requests about nodes, of the user's request, of options and of the accuracy goals.

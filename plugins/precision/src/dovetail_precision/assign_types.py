@@ -132,8 +132,8 @@ class AssignTypes(Pass):
         """Choose a type for every port, or reject nodes without a legal type on their backend."""
         check_solver(ctx.request.solver, ctx.registry)
         problem = build_problem(model, ctx)
-        for node, why in problem.impossible:
-            _refuse(node, why, ctx)
+        for node, rule, why in problem.impossible:
+            _refuse(node, rule, why, ctx)
         refuse_regions(model, ctx)
         if ctx.refusals.fresh:
             return False
@@ -153,11 +153,11 @@ class AssignTypes(Pass):
         return False
 
 
-def _refuse(node: ir.Node, why: str, ctx: Context) -> None:
+def _refuse(node: ir.Node, rule: str, why: str, ctx: Context) -> None:
     backend, claim = placement_of(node).backend, claim_on(node)
     if backend == HOST or claim is not None and claim.role == "pinned":
         raise DovetailError(f"node '{node.name}' ({node.op_type}){from_source(node)} cannot be typed: {why}")
-    ctx.refuse(node, backend, why, rule="no-type")
+    ctx.refuse(node, backend, why, rule=rule)
 
 
 def _join(conversion: Conversion) -> PlannedJoin:

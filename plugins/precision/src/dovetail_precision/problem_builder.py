@@ -10,6 +10,7 @@ from dovetail.ir import FLOAT32, FLOAT_FORMATS, FlatGraph, Format, float_format,
 from dovetail.planning import HOST, placement_of
 from dovetail.plugin.loading import asking
 from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_placement.node_requests import ASKED
 from dovetail_placement.pins import Pins
 from dovetail_placement.place import claim_on
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning import Claim
     from dovetail.plugin import Backend
+
+
+_NO_TYPE = "no-type"
 
 
 class ProblemValues:
@@ -207,14 +211,14 @@ class _Builder:
         low, high = self._precisions[backend.name]
         for group, choices in self._choices.of(groups, claim):
             if not len(choices):
-                self._problem.impossible.append((node, self._choices.obstacle(group, claim)))
+                self._problem.impossible.append((node, _NO_TYPE, self._choices.obstacle(group, claim)))
                 choices = float_choices(frozenset({group.present}))
             empty = _without_elements(group, node) if choices.quantized else ()
             if empty:
                 choices = choices.with_floats_at(empty)
                 if not len(choices):
                     why = f"quantizes {', '.join(empty)}, which has no elements"
-                    self._problem.impossible.append((node, why))
+                    self._problem.impossible.append((node, _NO_TYPE, why))
                     choices = float_choices(frozenset({group.present}))
             variable = FormatVariable(
                 node,
@@ -240,7 +244,7 @@ class _Builder:
             if id(node) in self._overrides:
                 against = apply_override(variable, self._overrides[id(node)], group.allowed, claim)
                 if against:
-                    self._problem.impossible.append((node, against))
+                    self._problem.impossible.append((node, ASKED, against))
             self._problem.variables.append(variable)
 
     def _add_equality(self, node: ir.Node, equality: TypeEquality) -> None:

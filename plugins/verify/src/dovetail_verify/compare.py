@@ -40,7 +40,7 @@ class OutputVerification:
         remedy: Advice about warnings on real inputs, or empty.
         layers: The errors of all nodes, if requested.
         cut: Messages about arrays that were split, or why long ones were not.
-        cautious: The outputs with figures that a similar batch is unlikely to fall below; see `Spread`.
+        cautious: The outputs with figures that similar batches are unlikely to fall below; see `Spread`.
         held_back: The part of the data that the figures cover, as a sentence; empty if they cover all that was given.
         too_few: Why a goal that is not missed is not called met, as a sentence.
         pace: Whether integers make the result faster than floats here, as a sentence; empty if that was not measured.
@@ -169,6 +169,7 @@ def verify(
     progress: Callable[[str, int, int], None] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     made: Model | None = None,
+    others: float = 0.0,
 ) -> OutputVerification:
     """Run original and result on every batch of `data`, and compare all outputs.
 
@@ -181,6 +182,7 @@ def verify(
         progress: Called after every batch.
         shapes: Shapes by name of random inputs that the model leaves open.
         made: The result's model; its input shapes may be static where the original's are open.
+        others: How many other batches the cautious figures are for; see `Spread.low_snr_db`.
 
     Raises:
         DovetailError: The data is empty, or one of the models cannot be run.
@@ -192,15 +194,18 @@ def verify(
         differences: Iterable[Differences] = [differences_of(model, ours, result(feeds), {})]
     else:
         differences = by_batch(model, original, result, data, made, cut.append)
-    found = summed(model, differences, progress)
+    found = summed(model, differences, progress, others)
     found.random, found.shapes, found.cut = data is None, tried, cut
     return found
 
 
 def summed(
-    model: Model, differences: Iterable[Differences], progress: Callable[[str, int, int], None] | None = None
+    model: Model,
+    differences: Iterable[Differences],
+    progress: Callable[[str, int, int], None] | None = None,
+    others: float = 0.0,
 ) -> OutputVerification:
-    """Return the comparison that the differences of all batches amount to.
+    """Return the comparison that the differences of all batches amount to; see `verify`.
 
     Raises:
         DovetailError: There is no batch.
@@ -218,7 +223,7 @@ def summed(
     if not count:
         raise DovetailError("the data holds no batch, so nothing was verified", "give at least one sample")
     outputs = [comparison_of(name, total) for name, total in sums.items()]
-    cautious = [spread[output.name].applied(output) for output in outputs]
+    cautious = [spread[output.name].applied(output, others) for output in outputs]
     why = open_outputs(model)
     outputs, cautious = ([one.left_open(why.get(one.name, "")) for one in each] for each in (outputs, cautious))
     deviation = max((spread[output.name].deviation_db for output in outputs), default=0.0)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from dovetail_verify.metrics import DifferenceSums
     from dovetail_verify.output_comparison import OutputComparison
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 _ENOUGH = 9  # batches; the next one is below all of n with probability 1 / (n + 1), for any distribution
 _SIGMAS = 1.3  # standard deviations; nine in ten samples of a normal distribution lie above the mean minus this
 _MOST = 200.0  # dB; beyond float64 precision
+_DRAWS = 400  # with the same random numbers for each request, so that it gives the same result
+_UNFAVORABLE = 20  # of as many draws one is worse; batches that were not seen are worse in more of them
+_MOST_DRAWN = 1000  # batches of a draw; what more of them have together differs by less than the seen ones tell
 _FAINT = 0.1  # fraction of the mean signal below which a batch counts as silence, whose SNR says little
 
 
@@ -35,12 +40,18 @@ class Spread:
         self.batches.append((signal - self.seen[0], max(noise - self.seen[1], 0.0)))
         self.seen = signal, noise
 
-    @property
-    def low_snr_db(self) -> float | None:
-        """Return an SNR that nine of ten batches are likely to reach; None without signal.
+    def low_snr_db(self, others: float = 0.0) -> float | None:
+        """Return an SNR that other batches are likely to reach; None without signal.
 
-        The next of n batches is worse than the k worst of them with a probability of k / (n + 1). With fewer than nine,
-        it is also at most the mean minus their downward deviation: better batches are no reason to expect worse ones.
+        A single batch: the next of n batches is worse than the k worst of them with a probability of k / (n + 1). With
+        fewer than nine, the figure is also at most the mean minus their downward deviation: better batches are no
+        reason to expect worse ones; nothing else is known of so few, whatever number it is for.
+
+        Several batches together: drawn from nine or more that were drawn from those seen, because what these have in
+        common is chance as well; 19 of 20 draws reach the figure.
+
+        Args:
+            others: How many other batches it is for, as a multiple of those seen; 0 for a single one.
         """
         mean = self.seen[0] / max(len(self.batches), 1)
         if not mean > 0:
@@ -48,9 +59,22 @@ class Spread:
         found = self._of_batches(mean)
         middle = sum(found) / len(found)
         if not 1 < len(found) < _ENOUGH:
+            together = min(round(others * len(found)), _MOST_DRAWN)
+            if len(found) > 1 and together > 1:
+                return self._drawn(mean, together)
             return sorted(found)[max((len(found) + 1) // (_ENOUGH + 1) - 1, 0)]
         deviation = math.sqrt(sum(min(one - middle, 0.0) ** 2 for one in found) / (len(found) - 1))
         return min(*found, middle - _SIGMAS * deviation)
+
+    def _drawn(self, mean: float, together: int) -> float:
+        """Return the SNR that all but one of twenty draws of several batches reach."""
+        numbers, count = np.random.default_rng(0), len(self.batches)
+        drawn = np.take_along_axis(
+            numbers.integers(count, size=(_DRAWS, count)), numbers.integers(count, size=(_DRAWS, together)), axis=1
+        )
+        signal, noise = (column[drawn].sum(axis=1) for column in np.array(self.batches, np.float64).T)
+        found = sorted(map(_decibels, np.maximum(signal, _FAINT * mean * together).tolist(), noise.tolist()))
+        return found[_DRAWS // _UNFAVORABLE]
 
     @property
     def deviation_db(self) -> float:
@@ -65,13 +89,13 @@ class Spread:
     def _of_batches(self, mean: float) -> list[float]:
         return [_decibels(max(signal, _FAINT * mean), noise) for signal, noise in self.batches]
 
-    def applied(self, output: OutputComparison) -> OutputComparison:
-        """Return the figures of an output for an unfavorable batch.
+    def applied(self, output: OutputComparison, others: float = 0.0) -> OutputComparison:
+        """Return the figures of an output for an unfavorable batch, or several; see `low_snr_db`.
 
         The noise grows by one factor in all figures, and 1 - cosine with it. The largest difference is already that of
         the worst batch; top-1 fractions remain those of all batches, since a batch may be a single row.
         """
-        low = self.low_snr_db
+        low = self.low_snr_db(others)
         if output.snr_db is None or output.cosine is None or output.broken or low is None or not low < output.snr_db:
             return output
         typical, lost = output.typical_snr_db, output.snr_db - low

@@ -34,7 +34,7 @@ ENOUGH = 3
 _PROBED = 16  # rows that test whether rows may be split
 _ROUND = 12  # samples of a sequence that are divided on their own, so that what drifts reaches every part
 _MOST_ROUNDS = 4
-_PIECES = 4  # of the rows that judge, so that the spread between them is known
+_PIECES = 12  # of the rows that judge, so that the spread between them is known
 _NUMBER = re.compile(r"[\W_]*\d+$")
 
 
@@ -103,6 +103,11 @@ class DataSplit:
     def judged(self) -> int:
         """How many samples judge that nothing else used; 0 if the data is in one part."""
         return self.uses.count(Use.JUDGMENT)
+
+    @property
+    def others(self) -> float:
+        """How many samples judge, as a multiple of those that a search sees."""
+        return self.judged / (self.uses.count(Use.SEARCH) or self.uses.count(Use.CALIBRATION)) if self.judged else 1.0
 
     @property
     def too_few(self) -> str:

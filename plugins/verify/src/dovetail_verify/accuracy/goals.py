@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import float_name
-from dovetail.planning import Remark
+from dovetail.planning import HOST, Remark
 from dovetail.text import pluralize
 
-from dovetail_verify.accuracy.trials import decibels
+from dovetail_verify.accuracy.trials import decibels, low_nodes
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -304,6 +304,9 @@ def record(
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
     if groups is not None and raised:
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)
+        if any(node.backend != HOST for node in compiled.plan.nodes) and not low_nodes(compiled.plan):
+            why = f"nothing is left in low precision: {goals} takes float32 everywhere; without it, {_worst(low)}"
+            compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice="lower the goal"))
     return compiled
 
 

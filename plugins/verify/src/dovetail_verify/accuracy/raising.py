@@ -68,7 +68,7 @@ def meet_goals(
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
-    first = trials.over(split.part(Use.SEARCH), cautious=True)
+    first = trials.over(split.part(Use.SEARCH), split.others)
     final = trials.over(split.part(Use.JUDGMENT))
     seen = first.run(())
     low = final.judged(seen)
@@ -78,7 +78,7 @@ def meet_goals(
         return other
     aim = goals.tightened(_spread(trials, split, seen))
     low, seen = replace(low, compiled=None), replace(seen, compiled=None)
-    search = trials.over(split.part(Use.SEARCH), cautious=True, searching=True)
+    search = trials.over(split.part(Use.SEARCH), split.others, searching=True)
     baseline = measure_baseline(search, request, engines)
     groups = baseline.groups
 
@@ -115,7 +115,7 @@ def meet_goals(
 def _spread(trials: AccuracyTrials, split: DataSplit, seen: AccuracyTrial) -> float:
     """Return the decibels by which samples differ, which a search on too few of them does not notice.
 
-    A search on more rates what it finds by what nine of ten samples reach.
+    A search on more rates what it finds by what as many samples as judge are likely to reach.
     """
     if split.uses.count(Use.SEARCH) >= ENOUGH or not split.judged:
         return 0.0

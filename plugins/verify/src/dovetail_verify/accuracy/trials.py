@@ -85,7 +85,8 @@ class AccuracyTrials:
         runner: Creates a function that runs a result on the original's data.
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called with (what, done, total).
-        cautious: Rate a result by a lower confidence bound for a single batch, not by all batches together.
+        others: Rate a result by what so many other batches are likely to reach together, as a multiple of those of the
+            data; 0 for what those of the data reach.
         searching: The results are trials of a search, of which none is proposed before it is judged.
 
     Attributes:
@@ -100,14 +101,14 @@ class AccuracyTrials:
         runner: Callable[[CompiledModel], Callable[[Feeds], Outputs]],
         data: object,
         progress: Callable[[str, int, int], None] | None = None,
-        cautious: bool = False,
+        others: float = 0.0,
         searching: bool = False,
     ):
         self.runs = 0
         self.original = original
         self.data = data
         self.progress = progress
-        self.cautious, self.searching = cautious, searching
+        self.others, self.searching = others, searching
         self._compile = compile
         self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
         self._runner = runner
@@ -140,8 +141,8 @@ class AccuracyTrials:
         if self.progress:
             self.progress(f"accuracy, run {self.runs}", 0, 0)
         runner = self._runner(compiled)
-        verification = verify(self.original, self.reference, runner, self.data, made=compiled.model)
-        return replace(verification, outputs=verification.cautious) if self.cautious else verification
+        verification = verify(self.original, self.reference, runner, self.data, made=compiled.model, others=self.others)
+        return replace(verification, outputs=verification.cautious) if self.others else verification
 
     def judged(self, trial: AccuracyTrial) -> AccuracyTrial:
         """Compare the result of another trial on this data, without compiling it once more."""
@@ -165,10 +166,10 @@ class AccuracyTrials:
         meeting = [key for key, found in self._known.items() if self._low.get(key) and not goals.missed(found)]
         return max(meeting, key=lambda key: self._low[key], default=(raised, frozenset()))
 
-    def over(self, data: object, cautious: bool = False, searching: bool = False) -> AccuracyTrials:
+    def over(self, data: object, others: float = 0.0, searching: bool = False) -> AccuracyTrials:
         """Return trials of the same request on other data; they share the cached outputs of the original."""
         return AccuracyTrials(
-            self.original, self._compile, self.reference, self._runner, data, self.progress, cautious, searching
+            self.original, self._compile, self.reference, self._runner, data, self.progress, others, searching
         )
 
     def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
