@@ -2,8 +2,9 @@
 
 Compiles trained nets out of wheels with a goal, on every other one of their inputs, and measures the results on those
 that the compilation did not have. Prints a row per net: the figure without a goal, what `compile` says, what the
-others give as a whole and in the worst of them, how often the net was compiled, how long that took, and the time of the
-result over that of cpu-bf16 (the least of alternating turns on one input).
+others give as a whole and in the worst of them, how many nodes are in integers or 16-bit floats, how often the net was
+compiled, how long that took, and the time of the result over that of cpu-bf16 (the least of alternating turns on one
+input).
 """
 
 import argparse
@@ -15,6 +16,7 @@ from unittest.mock import patch
 import dovetail
 from dovetail.compiler import Driver
 from dovetail.errors import GoalError
+from dovetail_verify.accuracy.trials import low_nodes
 from trained_nets.catalog import NETS as TRAINED
 from trained_nets.wheels import Wheels
 
@@ -59,9 +61,10 @@ def row(net, wheels, args):
     other = dovetail.verify(path, result, unseen).worst_snr_db
     cells = [f"{value:.1f}" for value in (plain, result.verification.worst_snr_db)]
     within = sum(value >= args.min_snr for value in singles)
+    low = f"{len(low_nodes(result.plan))} of {len(result.plan.nodes)}"
     ratio = ratio_to_floats(path, result, unseen[0], args.turns)
     return [net.name, len(seen), *cells, said, f"{other:.1f}", f"{min(singles, default=math.nan):.1f}",
-            f"{within} of {len(singles)}", compiles, f"{took:.0f}", f"{ratio:.2f}"]  # fmt: skip
+            f"{within} of {len(singles)}", low, compiles, f"{took:.0f}", f"{ratio:.2f}"]  # fmt: skip
 
 
 def ratio_to_floats(path, result, feeds, turns):
@@ -81,7 +84,7 @@ def main():
     args = parse()
     wheels, known = Wheels(args.wheels), {net.name: net for net in TRAINED}
     heads = ["net", "inputs", "SNR without", "SNR said", "goal", "SNR on others", "worst of others", "others above",
-             "compiles", "s", "time / cpu-bf16"]  # fmt: skip
+             "low nodes", "compiles", "s", "time / cpu-bf16"]  # fmt: skip
     print("| " + " | ".join(heads) + " |\n" + "|---" * len(heads) + "|", flush=True)
     for name in args.nets:
         try:

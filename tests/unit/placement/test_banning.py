@@ -74,7 +74,7 @@ def test_the_outermost_holder_goes_with_every_node_of_its_bodies(planned):
 
 def test_the_holder_is_told_which_node_of_its_body_sent_it_away(planned):
     plan = planned(BRANCH, high="type:Relu")
-    said = [remark for remark in plan.remarks if remark.node == "choice" and remark.rule == "no-type"]
+    said = [remark for remark in plan.remarks if remark.node == "choice" and remark.rule == "asked"]
     assert len(said) == 1
     assert "'inner' in its body cannot go there" in said[0].why
     assert said[0].because == ("inner",)

@@ -55,7 +55,7 @@ class TypingProblem:
         reasons: Reasons against float formats.
         results_of: Returns the uses of a node's results; if None, they follow from the variables and `kept` of values.
         cost_model: Creates the prices of choices, conversions and versions of weights.
-        impossible: Nodes without a legal choice where they are, each with the rule and the reason; they must be placed elsewhere.
+        impossible: Nodes without a legal choice where they are, with rule and reason; they must be placed elsewhere.
         overridden: The nodes that `--low` and `--high` select, with the override, in graph order.
     """
 
