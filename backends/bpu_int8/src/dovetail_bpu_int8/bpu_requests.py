@@ -127,7 +127,8 @@ def remark_if_unused(view: View, claims: Iterable[Claim], products: tuple[str, .
     here = {claim.node.op_type for claim in claims}
     pinned = (view.claimed(node) for node in view.model.graph)
     here |= {found[1].node.op_type for found in pinned if found is not None and found[0] == view.backend.name}
-    lost = (node for node in view.model.graph if view.hides(node) and view.claimed(node) is None)
+    left = set(map(id, view.nodes()))
+    lost = (node for node in view.model.graph if id(node) not in left and view.claimed(node) is None)
     if products and not here & set(products) and not any(node.op_type in products for node in lost):
         why = f"no node of the model is on {view.backend.name}: it takes none of the model's {', '.join(products)}"
         view.remark("analysis", "", "no-bpu-operator", why, suggest="`dovetail explain OUT --all` says why")
