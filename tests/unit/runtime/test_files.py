@@ -68,3 +68,15 @@ def test_a_changed_model_is_not_read_from_its_old_file(external):
     model.touch()
     y = RegionExecutor(model, {"host": [spy]}).run({"x": np.ones((2, 64), np.float32)})["y"]
     assert (y == 4).all() and spy.paths[0] != external
+
+
+def test_files_for_engines_are_not_flushed_to_disk(external, monkeypatch):
+    """They go with the process; a result that a user keeps is flushed before its name points to it."""
+    model, spy = open_model(external), Spy(OnnxRuntimeCpu())
+    model.touch()  # as a changed one, it is not read from its own file
+    flushed = []
+    monkeypatch.setattr("os.fsync", flushed.append)
+    RegionExecutor(model, {"host": [spy]}).run({"x": np.ones((2, 64), np.float32)})
+    assert spy.paths[0] != external and not flushed
+    save_model(model, external.with_name("kept.onnx"))
+    assert flushed

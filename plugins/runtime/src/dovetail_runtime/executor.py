@@ -28,7 +28,7 @@ from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
 from dovetail_runtime.region_runner import NOT_REPORTED, NoEngine, RegionRefusal, RegionRunner, described
-from dovetail_runtime.serialize import needs_file
+from dovetail_runtime.serialize import needs_file, write_scratch
 from dovetail_runtime.unpartitioned import ready_regions
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class RegionExecutor(dovetail.plugin.Executor):
         if self._files is None:
             self._files = TemporaryFolder("regions")
         path = self._files.path / f"region{region.index}.onnx"
-        part.save(path)
+        write_scratch(part, path)
         return RegionModel(part, path)
 
     def _note(self, text: str) -> None:

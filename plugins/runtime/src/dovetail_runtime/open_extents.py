@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.plugin import RegionModel, TemporaryFolder
 
 from dovetail_runtime.feeds import declared
-from dovetail_runtime.serialize import needs_file
+from dovetail_runtime.serialize import needs_file, write_scratch
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -60,7 +60,7 @@ def with_open_extents(region: RegionModel, inputs: Mapping[str, object]) -> Open
     if needs_file(model):
         files = TemporaryFolder("opened")
         path = files.path / "region.onnx"
-        model.save(path)
+        write_scratch(model, path)
         opened = replace(opened, path=path)
     return OpenedRegion(opened, "; ".join(texts), files)
 

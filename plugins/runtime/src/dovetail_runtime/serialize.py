@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.ir import is_onnx
+from dovetail_onnx.files.writing import scratch_files
+from dovetail_onnx.saving import save_model
 from dovetail_onnx.skeleton import border_of
 from dovetail_onnx.type_gaps import to_bytes, to_proto, write_node
 
@@ -35,6 +37,16 @@ def needs_file(model: Model) -> bool:
             if tensor is not None and tensor.dtype is not ir.DataType.STRING:
                 size += tensor.nbytes
     return size > LARGEST_IN_MEMORY
+
+
+def write_scratch(model: Model, path: Path) -> None:
+    """Write a model to a file that an engine of this process reads, and that goes with it.
+
+    Raises:
+        DovetailError: The disk is full, or the folder cannot be written to.
+    """
+    with scratch_files():
+        save_model(model, path)
 
 
 def weight_bytes(model: Model) -> int:

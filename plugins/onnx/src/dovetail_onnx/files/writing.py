@@ -8,6 +8,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -103,8 +104,23 @@ def created_folders(folder: Path) -> Iterator[None]:
         raise
 
 
+_scratch: ContextVar[bool] = ContextVar("dovetail_scratch_files", default=False)
+
+
+@contextlib.contextmanager
+def scratch_files() -> Iterator[None]:
+    """Mark files that are written inside of the block as scratch: nobody needs them after a crash of the machine."""
+    token = _scratch.set(True)
+    try:
+        yield
+    finally:
+        _scratch.reset(token)
+
+
 def sync(descriptor: int) -> None:
-    """Flush an open file to disk before a name points to it."""
+    """Flush an open file to disk before a name points to it, unless it is scratch."""
+    if _scratch.get():
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

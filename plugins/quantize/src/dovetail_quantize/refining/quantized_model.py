@@ -19,7 +19,7 @@ from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
 from dovetail_precision.source_quantization import is_qdq
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
-from dovetail_runtime.serialize import needs_file
+from dovetail_runtime.serialize import needs_file, write_scratch
 
 from dovetail_quantize.conversions import parameter_tensors
 from dovetail_quantize.inserting import insert_conversions
@@ -267,7 +267,7 @@ class BlockRunner:
             path = None
             if needs_file(part):
                 self._folder = TemporaryFolder("refine")
-                part.save(path := self._folder.path / "block.onnx")
+                write_scratch(part, path := self._folder.path / "block.onnx")
             options = {"optimize": "none", "spin": False, "share_weights": True}
             self._session = RegionRunner(region, RegionModel(part, path), engines, options, lambda text: None)
 

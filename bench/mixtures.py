@@ -1,0 +1,67 @@
+"""Predicted times of mixtures beside measured ones: how often the interval of a prediction holds what was measured.
+
+    python bench/mixtures.py --wheels FOLDER --nets NAME ... [--min-snr 30] [--threads 1] [--budget 90]
+
+Tunes trained nets one after the other, as on a machine that has never tuned: predictions learn from the mixtures before
+them, in a folder of their own. A row per mixture: its predicted share of the host's time with its interval, what it
+took as a trial, and whether the interval holds that. The last line counts.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+import dovetail
+import numpy as np
+from dovetail_tune.mixing import Mixing
+from trained import NETS
+from trained_nets.wheels import Wheels
+
+INPUTS = 16
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wheels", type=Path, required=True)
+    parser.add_argument("--nets", nargs="+", choices=list(NETS), required=True, metavar="NAME")
+    parser.add_argument("--min-snr", type=float, default=30)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=90)
+    options = parser.parse_args()
+    held, found = [], []
+    learn = Mixing.learn
+
+    def seen(self, trial):
+        predicted = self._predicted.get(trial.candidate.name)
+        if predicted is not None and trial.against is not None:
+            found.append((trial.candidate.name, predicted, trial.against.median))
+        learn(self, trial)
+
+    print("| net | mixture | predicted | interval | measured | held |\n|---|---|---|---|---|---|", flush=True)
+    with tempfile.TemporaryDirectory() as folder, patch.object(Mixing, "learn", seen):
+        os.environ["DOVETAIL_PROFILES"] = folder
+        for name in options.nets:
+            tuned(name, options)
+            for mixture, one, measured in found:
+                held.append(one.holds(measured))
+                cells = [name, mixture, f"{one.median:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{measured:.2f}"]
+                print("| " + " | ".join([*cells, "yes" if held[-1] else "no"]) + " |", flush=True)
+            found.clear()
+    print(f"\n{sum(held)} of {len(held)} intervals hold what was measured")
+
+
+def tuned(name, options):
+    wheels, net = Wheels(options.wheels), NETS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        for number, stream in enumerate(net.streams(wheels)[:INPUTS]):
+            np.savez(Path(folder, f"{number:03}.npz"), **stream[0])
+        dovetail.tune(
+            wheels.file(net.wheel, net.path), data=Path(folder), min_snr=options.min_snr, threads=(options.threads,),
+            budget=options.budget,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
