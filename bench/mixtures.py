@@ -1,14 +1,18 @@
 """Predicted times of mixtures beside measured ones: how often the interval of a prediction holds what was measured.
 
-    python bench/mixtures.py --wheels FOLDER --nets NAME ... [--min-snr 30] [--threads 1] [--budget 90]
+    python bench/mixtures.py --wheels FOLDER --nets NAME ... [--min-snr 30] [--threads 1] [--budget 90] [--drawn]
 
 Tunes trained nets one after the other, as on a machine that has never tuned: predictions learn from the mixtures before
-them, in a folder of their own. A row per mixture: its predicted share of the host's time with its interval, what it
-took as a trial, and whether the interval holds that. The last line counts.
+them, in a folder of their own. With `--drawn`, three mixtures per net are drawn at random, of two candidates before and
+behind one border, which shows how good predictions are where no mixture is worth a trial. A row per mixture: its
+predicted share of the host's time with its interval, what it took as a trial, and whether the interval holds that. The
+last line counts.
 """
 
 import argparse
+import math
 import os
+import random
 import tempfile
 from pathlib import Path
 from unittest.mock import patch
@@ -29,6 +33,7 @@ def main():
     parser.add_argument("--min-snr", type=float, default=30)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=90)
+    parser.add_argument("--drawn", action="store_true")
     options = parser.parse_args()
     held, found = [], []
     learn = Mixing.learn
@@ -40,10 +45,14 @@ def main():
         learn(self, trial)
 
     print("| net | mixture | predicted | interval | measured | held |\n|---|---|---|---|---|---|", flush=True)
-    with tempfile.TemporaryDirectory() as folder, patch.object(Mixing, "learn", seen):
+    chosen = patch.object(Mixing, "_next", drawn if options.drawn else Mixing._next)
+    with tempfile.TemporaryDirectory() as folder, patch.object(Mixing, "learn", seen), chosen:
         os.environ["DOVETAIL_PROFILES"] = folder
         for name in options.nets:
-            tuned(name, options)
+            notes = tuned(name, options).notes
+            if not found:
+                why = next((note for note in notes if "is mixed" in note), "no mixture is predicted to be faster")
+                print(f"| {name} | {why} | | | | |", flush=True)
             for mixture, one, measured in found:
                 held.append(one.holds(measured))
                 cells = [name, mixture, f"{one.median:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{measured:.2f}"]
@@ -52,12 +61,24 @@ def main():
     print(f"\n{sum(held)} of {len(held)} intervals hold what was measured")
 
 
+def drawn(self, problem):
+    """A mixture of two candidates with one border, within the goal if there is one; None if none can be measured."""
+    names, segments = range(len(self._chosen)), range(1, len(problem.seconds))
+    plans = [
+        (first,) * at + (second,) * (len(problem.seconds) - at)
+        for at in segments for first in names for second in names if first != second
+    ]  # fmt: skip
+    left = [plan for plan in plans if plan not in self._plans.values() and problem.time_of(plan) < math.inf]
+    within = [plan for plan in left if problem.is_feasible(plan)]
+    return random.Random(len(self._plans)).choice(within or left) if left else None
+
+
 def tuned(name, options):
     wheels, net = Wheels(options.wheels), NETS[name]
     with tempfile.TemporaryDirectory() as folder:
         for number, stream in enumerate(net.streams(wheels)[:INPUTS]):
             np.savez(Path(folder, f"{number:03}.npz"), **stream[0])
-        dovetail.tune(
+        return dovetail.tune(
             wheels.file(net.wheel, net.path), data=Path(folder), min_snr=options.min_snr, threads=(options.threads,),
             budget=options.budget,
         )  # fmt: skip

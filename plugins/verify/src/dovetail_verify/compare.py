@@ -45,7 +45,7 @@ class OutputVerification:
         too_few: Why a goal that is not missed is not called met, as a sentence.
         pace: Whether integers make the result faster than floats here, as a sentence; empty if that was not measured.
         spread_db: The largest standard deviation of the SNR of single batches at any output, in decibels.
-        doubts: Objections to a goal by the labels, as sentences.
+        doubts: Objections to a goal by the labels, and to figures by the original itself, as sentences.
         engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
     """
 

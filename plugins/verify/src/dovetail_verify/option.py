@@ -167,6 +167,7 @@ class VerifyResult(Option):
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
             verification.pace = floats.pace if floats is not None else ""
+            verification.doubts += _own_rounding(job, verification, data if held_out is None else held_out.judgment)
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
@@ -283,6 +284,13 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
     if held_out is not None and any(node.backend != HOST for node in compiled.plan.nodes):
         found.held_back = held_out.split.text
     return found
+
+
+def _own_rounding(job: CompileJob, found: OutputVerification, data: object) -> list[str]:
+    from dovetail_verify.own_rounding import own_rounding
+
+    said = own_rounding(job.original, found, data, job.ctx) if job.recognized is None else ""
+    return [said] if said else []
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:
