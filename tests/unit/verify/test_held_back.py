@@ -84,7 +84,6 @@ def test_fewer_than_nine_batches_promise_what_a_single_one_does():
     assert found.low_snr_db(1) == found.low_snr_db() <= 30
 
 
-@pytest.mark.generated
 def test_most_sets_of_other_batches_keep_the_promise():
     """Noise with a long tail, as that of the trained nets of `bench/RESULTS.md`: three of four sets are better."""
     numbers = np.random.default_rng(0)

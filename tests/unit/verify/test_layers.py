@@ -322,7 +322,7 @@ def test_compile_prints_the_worst_layer(compiled_with_layers):
 
 def test_compile_writes_the_ranking_into_the_plan(saved, capsys):
     plan = dovetail.load(saved).plan
-    assert plan.summary["layers"]["by"] == "accumulated" and plan.summary["layers"]["batches"] == 4, "of what judges"
+    assert plan.summary["layers"]["by"] == "accumulated" and plan.summary["layers"]["batches"] == 11, "of what judges"
     assert [row["node"] for row in plan.summary["layers"]["layers"]][:2] == ["conv_3", "dense_2"]
     assert main(["explain", str(saved), "conv_3"]) == 0
     said = capsys.readouterr().out

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     from dovetail_verify.metrics import DifferenceSums
     from dovetail_verify.output_comparison import OutputComparison
@@ -68,10 +66,11 @@ class Spread:
 
     def _drawn(self, mean: float, together: int) -> float:
         """Return the SNR that all but one of twenty draws of several batches reach."""
-        numbers, count = np.random.default_rng(0), len(self.batches)
-        drawn = np.take_along_axis(
-            numbers.integers(count, size=(_DRAWS, count)), numbers.integers(count, size=(_DRAWS, together)), axis=1
-        )
+        import numpy as np
+
+        numbers, count = np.random.default_rng(0), min(len(self.batches), _MOST_DRAWN)
+        seen = numbers.integers(len(self.batches), size=(_DRAWS, count))
+        drawn = np.take_along_axis(seen, numbers.integers(count, size=(_DRAWS, together)), axis=1)
         signal, noise = (column[drawn].sum(axis=1) for column in np.array(self.batches, np.float64).T)
         found = sorted(map(_decibels, np.maximum(signal, _FAINT * mean * together).tolist(), noise.tolist()))
         return found[_DRAWS // _UNFAVORABLE]
