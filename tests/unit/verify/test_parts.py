@@ -9,7 +9,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail_runtime.data_workers import DataWorkers, data_workers, working_on
-from dovetail_verify import parts
+from dovetail_verify import layer_parts, parts
 from dovetail_verify.metrics import DifferenceSums
 
 NET = """<ir_version: 8, opset_import: ["": 17]>
@@ -82,3 +82,22 @@ def test_a_scheduler_that_does_not_answer(saved, capsys):
     pytest.importorskip("distributed")
     assert main(["verify", *map(str, saved[:2]), "--data", str(saved[2]), "--cluster", "nonsense://1"]) == 1
     assert "--cluster nonsense://1: the scheduler does not answer" in capsys.readouterr().err
+
+
+def test_errors_of_layers_are_those_of_one_process(saved, monkeypatch):
+    done, measure = [], layer_parts._measured
+    monkeypatch.setattr(layer_parts, "_measured", lambda task: done.append(task["names"]) or measure(task))
+    here = dovetail.layer_errors(*saved, outputs=2)
+    with ThreadPoolExecutor(2) as executor, working_on(DataWorkers(executor, 3)):
+        there = dovetail.layer_errors(*saved, outputs=2)
+    assert [names is None for names in done] == [True] * 3 + [False] * 3
+    assert there.table_rows(20) == here.table_rows(20)
+    assert (there.batches, there.measured) == (12, here.measured)
+
+
+@pytest.mark.parametrize("answer", [[{}], [{"item": 0, "batches": 1, "errors": {"y": {"own": {"signal": 1}}}}], 3])
+def test_an_answer_about_layers_that_is_not_valid(saved, monkeypatch, answer):
+    monkeypatch.setattr(layer_parts, "_measured", lambda task: answer if isinstance(answer, list) else [answer])
+    invalid = pytest.raises(DovetailError, match="a worker gives an answer that is not valid")
+    with ThreadPoolExecutor(1) as executor, working_on(DataWorkers(executor)), invalid:
+        dovetail.layer_errors(*saved)

@@ -262,7 +262,7 @@ def _save_part(args: argparse.Namespace) -> int:
     import dovetail
     from dovetail.passes import Context
 
-    from dovetail_verify.functions import request_of_result
+    from dovetail_verify.compiled_from import request_of_result
     from dovetail_verify.reducing.isolating import save_part
 
     plugins = plugins_of(args)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import dovetail
 from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import Driver, OptionChain
-from dovetail.errors import DovetailError, UsageError
+from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
-from dovetail.plugin.loading import check_installed
 from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.data.data_split import Use, split_data
 from dovetail_runtime.data.input_data import input_data
@@ -25,18 +23,20 @@ from dovetail_runtime.nested_graphs import with_nodes
 from dovetail_verify.accuracy.goals import Goals, least_decibels
 from dovetail_verify.accuracy.ranking import rank
 from dovetail_verify.arguments import shapes_of
+from dovetail_verify.compiled_from import exact_model, fill_in_nodes, request_of_result
 from dovetail_verify.held_out import fixed_shapes, seen_before
+from dovetail_verify.layer_parts import LayerParts
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
 from dovetail_verify.own_rounding import own_rounding
 from dovetail_verify.parts import compared
 from dovetail_verify.programs import measured_programs
-from dovetail_verify.runners import reference_runner, searching, source_runner, trials_of
+from dovetail_verify.runners import reference_runner, source_runner, trials_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Pass
-    from dovetail.planning import Edit, Plan
+    from dovetail.planning import Edit
     from dovetail.plugin import PluginSet
 
     from dovetail_verify.accuracy.ranking import Ranking
@@ -242,7 +242,7 @@ def program_errors(
     limit = least_decibels("min_program_snr", min_program_snr)
     original, result, given, ctx = _opened(original, result, data, plugins or load_plugins())
     ctx.load_backends()
-    _fill_in_nodes(original, result, ctx, passes)
+    fill_in_nodes(original, result, ctx, passes)
     _, *models = as_given(original, given, with_nodes(result))
     return measured_programs(
         original, models[0], result, given, lambda model: reference_runner(model, ctx), limit, progress
@@ -284,36 +284,6 @@ def layers_of_request(
     Raises:
         DovetailError: The model cannot be prepared or run, or the data does not match.
     """
-    ctx.load_backends()
-    exact = Driver(original, ctx, passes, Instrumentation(progress=options.get("progress"))).prepare()
-    _fill_in_nodes(original, result, ctx, passes)
-    engines = engines_of([ctx.host], ctx.registry)
-    return find_layer_errors(original, exact, result, data, engines, **options)
-
-
-def _fill_in_nodes(original: Model, result: CompiledModel, ctx: Context, passes: Sequence[Pass]) -> None:
-    """Make the nodes in the place of programs known for a result from a folder, whose artifacts have the weights."""
-    if with_nodes(result).ir.functions:
-        result.with_nodes = with_nodes(_replayed(original, result, ctx, passes))
-
-
-def _replayed(original: Model, result: CompiledModel, ctx: Context, passes: Sequence[Pass]) -> CompiledModel:
-    """Compile by the plan of a result once more, for the nodes in the place of its programs."""
-    again = Context(replace(ctx.request, plan=result.plan, data=None), plugins=ctx.plugins)
-    again.try_engines = again.files_wanted = False
-    with searching():
-        return Driver(original, again, passes).compile()
-
-
-def request_of_result(plan: Plan, plugins: PluginSet) -> Request:
-    """Return the request of a plan; for a replayed plan, only the backends are known."""
-    request = replace(plan.asked(), data=None)
-    with suppress(DovetailError):
-        check_installed(plugins.registry, plan.backends)  # registers those that were files
-    for choice in request.backends:
-        if choice.name not in plugins.registry.backend:
-            raise DovetailError(
-                f"the result was compiled for the backend '{choice.name}', which is not installed",
-                "install the distribution that brings it",
-            )
-    return request
+    exact, engines = exact_model(original, result, ctx, passes, options.get("progress"))
+    parts = None if passes or options.get("most") else LayerParts.of(original, result, data, options.get("progress"))
+    return find_layer_errors(original, exact, result, data, engines, parts=parts, **options)

@@ -13,7 +13,7 @@ from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.baseline import effects_at_outputs
-from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide
+from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide, Streamed
 from dovetail_verify.layers import ORDERS, LayerErrors, MeasuredLayer, check_order
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import CompiledModel
     from dovetail_runtime.engines import GuardedEngine
+
+    from dovetail_verify.accuracy.per_node_errors import ErrorSums
+    from dovetail_verify.layer_parts import LayerParts
 
 
 _SAME = 1e-9  # relative difference allowed between sums over the same numbers in different order
@@ -40,6 +43,7 @@ def find_layer_errors(
     by: str = ORDERS[0],
     outputs: int = _MEASURED,
     most: int | None = None,
+    parts: LayerParts | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> LayerErrors:
     """Measure every node of a result on all batches.
@@ -57,6 +61,7 @@ def find_layer_errors(
         outputs: Number of nodes, worst alone first, whose effect on the model's outputs is measured. Each takes a run
             of the model per batch.
         most: The most batches to look at; None for all.
+        parts: What measures in other processes, on parts of the data; None to measure here.
         progress: Called after every batch.
 
     Raises:
@@ -81,19 +86,47 @@ def find_layer_errors(
             "no node of the result is in the original", "give the model that the result was compiled from"
         )
     _, exact, model = as_given(original, data, exact, model)
-    side_by_side = SideBySide(exact, model, engines)
-    found = side_by_side.run(original, data, most, progress)
+    measured = parts or _Here(original, exact, model, engines, data, most, progress)
+    found = measured.errors()
     if not found.batches:
         raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
     layers = _layers(exact, model, found.errors)
     suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
     names = [layer.rounding for layer in suspects[:outputs]]
     if names:
-        effects = effects_at_outputs(original, exact, names, side_by_side, engines, data, progress, most)
+        effects = measured.effects(names)
         worst = {name: min((sums.snr_db for sums in each.values()), default=None) for name, each in effects.items()}
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
     return LayerErrors(layers, by, found.batches, len(names))
+
+
+class _Here:
+    """Measures the nodes of a result in this process; see `LayerParts` for another way."""
+
+    def __init__(
+        self,
+        original: Model,
+        exact: Model,
+        result: Model,
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        data: object,
+        most: int | None,
+        progress: Callable[[str, int, int], None] | None,
+    ):
+        self._original, self._exact, self._engines = original, exact, engines
+        self._data, self._most, self._progress = data, most, progress
+        self._both = SideBySide(exact, result, engines)
+
+    def errors(self) -> Streamed:
+        """Measure every node."""
+        return self._both.run(self._original, self._data, self._most, self._progress)
+
+    def effects(self, names: Sequence[str]) -> dict[str, dict[str, ErrorSums]]:
+        """Measure the outputs with single nodes low."""
+        return effects_at_outputs(
+            self._original, self._exact, names, self._both, self._engines, self._data, self._progress, self._most
+        )
 
 
 def _others(steps: Mapping[str, int]) -> str:

@@ -65,7 +65,7 @@ def verified_in_parts(
     Raises:
         DovetailError: A part of the data does not fit, or no machine finishes it.
     """
-    source, folder = original.path, _folder_of(result)
+    source, folder = original.path, folder_of(result)
     parts = workers.divided(original, data) if source is not None and folder is not None else []
     if not parts or source is None or original.revision:
         return None
@@ -87,7 +87,7 @@ def verified_in_parts(
     return found
 
 
-def _folder_of(result: CompiledModel) -> Path | None:
+def folder_of(result: CompiledModel) -> Path | None:
     """Return the folder of a result that other processes can load; None if it is not saved as it is."""
     path = result.model.path
     loaded = path is not None and path.name == _MODEL and (path.parent / _MANIFEST).is_file()
@@ -112,7 +112,7 @@ def _verified(task: Mapping[str, Any]) -> dict[str, Any]:
     from dovetail import api
     from dovetail.passes import Context, Request
 
-    plugins = _plugins(tuple(task["blocked"]))
+    plugins = plugins_without(tuple(task["blocked"]))
     original, result = api.open(task["original"], plugins), api.load(task["result"], plugins)
     runs = reference_runner(original, Context(Request(), plugins=plugins)), runner(result)
     said: list[str] = []
@@ -125,7 +125,8 @@ def _verified(task: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def _plugins(blocked: tuple[str, ...]) -> PluginSet:
+def plugins_without(blocked: tuple[str, ...]) -> PluginSet:
+    """Return all installed plugins but some, loaded once in a worker."""
     from dovetail import load_plugins
 
     return load_plugins(block=blocked)

@@ -310,6 +310,13 @@ class ErrorSums:
         self.noise += lost * max(signal, 1.0)
         self.elements += a.size
 
+    def __add__(self, other: ErrorSums) -> ErrorSums:
+        """Return the sums over the pairs of both."""
+        return ErrorSums(
+            self.signal + other.signal, self.noise + other.noise, self.energy + other.energy,
+            self.elements + other.elements,
+        )  # fmt: skip
+
     @property
     def share(self) -> float:
         """Noise over signal; 1 for any noise if the exact numbers are all zero."""
