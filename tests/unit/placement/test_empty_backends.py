@@ -90,4 +90,4 @@ def test_a_goal_that_leaves_nothing_low_is_met_in_float32_and_said(backend):
 def test_floats_that_the_user_asks_for_are_no_error():
     compiled, (note,) = notes(net("Conv", "Relu", "Conv"), "bpu-int8", high=["*"])
     assert "3 nodes because bpu-int8 does not compute it in float32, as --high" in note
-    assert compiled.coverage().startswith("host 3")
+    assert compiled.coverage().startswith("bpu-int8 0/3 nodes, host 3")

@@ -77,7 +77,8 @@ def sequence():
 
 
 def where():
-    return {"executable": sys.executable, "prefix": sys.prefix, "dovetail": "dovetail" in sys.modules, "path": sys.path}
+    known = {"executable": sys.executable, "prefix": sys.prefix, "dovetail": "dovetail" in sys.modules}
+    return {**known, "path": sys.path, "path of children": os.environ.get("PYTHONPATH", "")}
 
 
 def unsendable():
@@ -189,7 +190,7 @@ def test_a_tool_of_another_environment_finds_nothing_of_this_one(tool, tmp_path)
     found = acme.ask("where")
     assert found["prefix"] == str(tmp_path / "env")
     assert not any("site-packages" in entry and str(tmp_path) not in entry for entry in found["path"])
-    assert not found["dovetail"]
+    assert not found["dovetail"] and not found["path of children"]
     assert acme.ask("compile", model=b"ab", scales=[1])["program"] == b"ba"
 
 

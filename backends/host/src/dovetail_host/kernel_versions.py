@@ -69,7 +69,7 @@ def _kernels() -> dict[str, list[tuple[int, int]]]:
     from dovetail_onnx import native_state
 
     state, found = native_state(), dict[str, list[tuple[int, int]]]()
-    if hasattr(state, "get_registered_ep_kernel_defs"):  # from 1.31 on
+    if "get_registered_ep_kernel_defs" in vars(state):  # from 1.31 on
         kernels = state.get_registered_ep_kernel_defs(_CPU)
     elif set(state.get_available_providers()) <= {_CPU, "AzureExecutionProvider"}:
         kernels = [kernel for kernel in state.get_all_opkernel_def() if kernel.provider == _CPU]

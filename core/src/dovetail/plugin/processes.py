@@ -70,13 +70,14 @@ class PythonProcess(subprocess.Popen[bytes]):
     ):
         # Nothing is written to the pipe: its other end hears when this process has ended.
         theirs, self._alive = os.pipe() if fcntl is not None else (-1, -1)
-        given = {"PYTHONPATH": os.pathsep.join(import_path()), _PARENT: str(theirs), **(variables or {})}
+        # Children of another Python would find the modules of this one.
+        path = "" if python else os.pathsep.join(import_path())
+        given = {"PYTHONPATH": path, _PARENT: str(theirs), **(variables or {})}
         program = [python, "-I", module] if python else [sys.executable, "-P", "-m", module]
-        inherited = (*pass_fds, *([theirs] if theirs >= 0 else []))
         try:
             super().__init__(
                 [*program, *arguments],
-                env=child_environment(given), pass_fds=inherited, **streams,
+                env=child_environment(given), pass_fds=(*pass_fds, *([theirs] if theirs >= 0 else [])), **streams,
             )  # fmt: skip
         except BaseException:
             self._let_go()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -119,3 +120,24 @@ def _shape_in(text: str) -> tuple[str, tuple[int, ...]]:
     if not colon or not name or not all(part.isdecimal() for part in extents.split("x")):
         raise UsageError(f"{text!r} is neither NAME:1x3x48x320 nor a file of arrays")
     return name, tuple(map(int, extents.split("x")))
+
+
+def decibels_of(name: str, given: float | str | None) -> float | None:
+    """Return the least SNR that an option asks for, in decibels; None without one.
+
+    Args:
+        name: The keyword argument, for the message.
+        given: A number or a text.
+
+    Raises:
+        UsageError: It is not a number of at least 0.
+    """
+    if given is None:
+        return None
+    try:
+        value = float(given)  # the command line passes text
+    except (TypeError, ValueError):
+        value = math.nan
+    if isinstance(given, bool) or not math.isfinite(value) or value < 0:
+        raise UsageError(f"--{name.replace('_', '-')} {given} is no goal: it is decibels, 0 or more")
+    return value

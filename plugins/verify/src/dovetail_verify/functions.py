@@ -20,9 +20,9 @@ from dovetail_runtime.data.input_data import input_data
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
 
-from dovetail_verify.accuracy.goals import Goals, least_decibels
+from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
-from dovetail_verify.arguments import shapes_of
+from dovetail_verify.arguments import decibels_of, shapes_of
 from dovetail_verify.compiled_from import exact_model, fill_in_nodes, request_of_result
 from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_parts import LayerParts
@@ -239,7 +239,7 @@ def program_errors(
         UsageError: There is no data, `result` is not a result of `compile`, or it has no programs.
         DovetailError: The data does not match, the model is another one, or the plan cannot be run on the host.
     """
-    limit = least_decibels("min_program_snr", min_program_snr)
+    limit = decibels_of("min_program_snr", min_program_snr)
     original, result, given, ctx = _opened(original, result, data, plugins or load_plugins())
     ctx.load_backends()
     fill_in_nodes(original, result, ctx, passes)

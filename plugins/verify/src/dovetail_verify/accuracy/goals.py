@@ -237,19 +237,6 @@ def _option(name: str, value: float) -> str:
     return f"--{name.replace('_', '-')} {value:g}"
 
 
-def least_decibels(name: str, given: float | str | None) -> float | None:
-    """Return the least SNR that an option asks for, in decibels; None without one.
-
-    Args:
-        name: The keyword argument, for the message.
-        given: A number or a text.
-
-    Raises:
-        UsageError: It is not a number of at least 0.
-    """
-    return _number(name, given, 0, math.inf, "decibels, 0 or more")
-
-
 def _number(name: str, given: object, low: float, high: float, what: str) -> float | None:
     if given is None:
         return None
