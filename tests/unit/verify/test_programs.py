@@ -145,6 +145,12 @@ def test_integers_at_the_border_count_as_the_floats_that_they_stand_for(measure)
     assert all(10 < one.snr_db < 42 for one in found.programs)
 
 
+def test_a_slow_simulator_runs_on_some_batches_alone(measure):
+    assert measure(most=1).batches == 1
+    with pytest.raises(UsageError, match="--batches 0: a number from 1 is expected"):
+        measure(most=0)
+
+
 def test_what_does_not_run_here_is_no_success(measure):
     for behavior, why in (("absent", "there is no simulator here"), ("dies", "simulator failed on the data: ")):
         found = measure(behavior, CallCompiler, min_program_snr=10)

@@ -139,6 +139,9 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
         help="compare each program of a vendor's tools with the nodes of the plan that it stands for, worst first",
     )
     parser.add_argument("--min-program-snr", metavar="DB", help="with --programs: the least SNR; exit code 1 below it")
+    parser.add_argument(
+        "--batches", type=int, metavar="N", help="with --programs: the most batches to run, since simulators take long"
+    )
     saving = parser.add_mutually_exclusive_group()
     saving.add_argument("--save-node", default="", metavar="NODE", help="write this node alone, with its inputs, to -o")
     saving.add_argument("--save-region", type=int, metavar="N", help="write this region alone, with its inputs, to -o")
@@ -158,6 +161,8 @@ def run_verify(args: argparse.Namespace) -> int:
         raise UsageError(f"--top {args.top}: a number from 0 is expected")
     if args.min_program_snr is not None and not args.programs:
         raise UsageError("--min-program-snr is a limit for --programs", "add --programs, or say --min-snr")
+    if args.batches is not None and not args.programs:
+        raise UsageError("--batches is for --programs", "add --programs")
     if args.save_node or args.save_region is not None:
         return _save_part(args)
     if args.programs:
@@ -239,6 +244,7 @@ def _verify_programs(args: argparse.Namespace) -> int:
             args.result,
             args.data,
             min_program_snr=args.min_program_snr,
+            most=args.batches,
             plugins=plugins,
             progress=progress,
         )

@@ -217,6 +217,7 @@ def program_errors(
     data: object,
     *,
     min_program_snr: float | str | None = None,
+    most: int | None = None,
     passes: Sequence[Pass] = (),
     plugins: PluginSet | None = None,
     progress: Progress | None = None,
@@ -231,21 +232,24 @@ def program_errors(
         result: A result of `compile`, or the folder it was saved in.
         data: Inputs like those that the model will see; see `dovetail_runtime.data.sources.read_data`.
         min_program_snr: A limit in decibels for every output of every program; violations are in `missed`.
+        most: The most batches to run, since simulators take long; None for all.
         passes: The passes that were given to `compile`.
         plugins: The plugins with which the result was compiled.
         progress: Called with (what, done, total).
 
     Raises:
-        UsageError: There is no data, `result` is not a result of `compile`, or it has no programs.
+        UsageError: There is no data, `result` is not a result of `compile`, it has no programs, or `most` is below 1.
         DovetailError: The data does not match, the model is another one, or the plan cannot be run on the host.
     """
     limit = decibels_of("min_program_snr", min_program_snr)
+    if most is not None and most < 1:
+        raise UsageError(f"--batches {most}: a number from 1 is expected")
     original, result, given, ctx = _opened(original, result, data, plugins or load_plugins())
     ctx.load_backends()
     fill_in_nodes(original, result, ctx, passes)
     _, *models = as_given(original, given, with_nodes(result))
     return measured_programs(
-        original, models[0], result, given, lambda model: reference_runner(model, ctx), limit, progress
+        original, models[0], result, given, lambda model: reference_runner(model, ctx), limit, most, progress
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
@@ -142,6 +143,7 @@ def measured_programs(
     data: object,
     host: Callable[[Model], Run],
     least: float | None = None,
+    most: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> ProgramErrors:
     """Compare every program of a result with the nodes of its region.
@@ -153,6 +155,7 @@ def measured_programs(
         data: See `dovetail_runtime.data.sources.read_data`.
         host: Loads a model on the host's engines.
         least: The limit in decibels, or None.
+        most: The most batches to run; None for all.
         progress: Called after every batch.
 
     Raises:
@@ -173,7 +176,7 @@ def measured_programs(
     watched.touch()
     run = host(watched)
     count = 0
-    for count, (feeds, _) in enumerate(batches(original, data, watched), start=1):
+    for count, (feeds, _) in enumerate(islice(batches(original, data, watched), most), start=1):
         given = fitted(watched, quantized_inputs(watched, feeds))
         found = {**given, **run(given)}
         for one in programs:
