@@ -111,6 +111,20 @@ def test_a_session_fails_with_the_name_of_its_provider(region, where):
     session.close()
 
 
+def test_a_device_that_disappears_is_one_message_and_the_next_session_starts_again(monkeypatch, region):
+    """With a driver that ends its process, as one does whose device is gone."""
+    monkeypatch.setenv("DOVETAIL_TEST_CPU_ENV", sys.prefix)
+    engine, x = Cpu(), np.zeros((2, 4), np.float32)
+    session = engine.load(region, {})
+    session._host._tool._process.kill()
+    with pytest.raises(EngineError, match="onnxruntime-ep-test-cpu ended with signal SIGKILL"):
+        session.run({"x": x})
+    session.close()
+    again = engine.load(region, {})
+    assert again.run({"x": x})["y"].shape == (2, 4)
+    again.close()
+
+
 @pytest.mark.parametrize(
     ("engine", "says"),
     [(Lacking, "onnxruntime-ep-lacking is not installed"), (Cann, "onnxruntime-cann is not installed")],
