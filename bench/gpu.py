@@ -22,6 +22,7 @@ and installs them there into an environment of its own, without network, and mea
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -128,7 +129,8 @@ def measure(options: argparse.Namespace) -> None:
         run.group("machine")
     for name, source in jobs.nets(options.nets) if "nets" in groups else ():
         run.group("net", name, source)
-    for name in exported.EXPORTED if "exported" in groups else ():
+    there = all(importlib.util.find_spec(name) for name in ("torchvision", "transformers"))
+    for name in exported.EXPORTED if "exported" in groups and (there or options.only) else ():
         run.group("standard", name)
     for name, source in jobs.nets(None) if "engines" in groups else ():
         run.group("engines", name, source)
