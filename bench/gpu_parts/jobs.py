@@ -71,6 +71,12 @@ def _opened(name: str, source: str, folder: Path) -> tuple[Path, list[Feeds]]:
         return Path(source), [dict(arrays)]
 
 
+def _expected(path: Path, data: list[Feeds]) -> list[Feeds]:
+    session = session_of(path, "CPUExecutionProvider")
+    names = [value.name for value in session.get_outputs()]
+    return [dict(zip(names, session.run(names, feeds))) for feeds in data]
+
+
 def net(name: str, source: str) -> Iterator[Row]:
     """Rows of a net: one for every engine that is here, and the checks on the CPU; PyTorch for the kinds."""
     import dovetail
@@ -83,10 +89,7 @@ def net(name: str, source: str) -> Iterator[Row]:
     here = [label for label in ENGINES if engines[label].available().ok]
     with tempfile.TemporaryDirectory() as place:
         path, data = _opened(name, source, Path(place))
-        session = session_of(path, "CPUExecutionProvider")
-        names = [value.name for value in session.get_outputs()]
-        expected = [dict(zip(names, session.run(names, feeds))) for feeds in data]
-        base = seconds(on_cuda(path, data[0]))
+        expected, base = _expected(path, data), seconds(on_cuda(path, data[0]))
         if base:
             yield {"net": name, "engine": "onnxruntime CUDA, float32", "ms": round(1e3 * base, 3), "ratio": 1.0}
         for accumulate in ("float32", "half"):
@@ -115,7 +118,7 @@ def net(name: str, source: str) -> Iterator[Row]:
                 row = {"net": name, "engine": f"torch, {'float16' if half else 'float32'}"}
                 try:
                     run = kinds.in_torch(path, half)
-                    row["executed"] = round(snr(expected, [{names[0]: run(feeds)} for feeds in data]), 1)
+                    row["executed"] = round(snr(expected, [{next(iter(expected[0])): run(feeds)} for feeds in data]), 1)
                     spent = seconds(partial(run, data[0]))
                     row |= {"ms": round(1e3 * spent, 3), "ratio": round(spent / base, 2) if base else None}
                 except Exception as error:
@@ -139,10 +142,7 @@ def engines(name: str, source: str) -> Iterator[Row]:
     registry = load_plugins().registry
     with tempfile.TemporaryDirectory() as place:
         path, data = _opened(name, source, Path(place))
-        session = session_of(path, "CPUExecutionProvider")
-        names = [value.name for value in session.get_outputs()]
-        expected = [dict(zip(names, session.run(names, feeds))) for feeds in data]
-        base = seconds(on_cuda(path, data[0]))
+        expected, base = _expected(path, data), seconds(on_cuda(path, data[0]))
         for precision in ("fp32", "fp16", "bf16", "int8"):
             request = f"tensorrt:precision={precision}"
             row: Row = {"net": name, "result": request, "engine": "tensorrt"}

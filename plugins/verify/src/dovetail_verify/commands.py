@@ -151,18 +151,8 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_verify(args: argparse.Namespace) -> int:
     """Run `verify`."""
-    for path in (args.original, args.result):
-        existing(path)
-    existing_data(args.data)
+    _check_verify(args)
     goals, shapes = goals_of(args), checked_shapes(args)
-    if args.layers and args.data is None:
-        raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")
-    if args.top < 0:
-        raise UsageError(f"--top {args.top}: a number from 0 is expected")
-    if args.min_program_snr is not None and not args.programs:
-        raise UsageError("--min-program-snr is a limit for --programs", "add --programs, or say --min-snr")
-    if args.batches is not None and not args.programs:
-        raise UsageError("--batches is for --programs", "add --programs")
     if args.save_node or args.save_region is not None:
         return _save_part(args)
     if args.programs:
@@ -223,6 +213,25 @@ def run_verify(args: argparse.Namespace) -> int:
         note("error: the result is broken: it is no approximation of the original", f"  {verification.way_out}")
         return 1
     return 0
+
+
+def _check_verify(args: argparse.Namespace) -> None:
+    """Check that files exist, and that options belong to each other.
+
+    Raises:
+        UsageError: They do not.
+    """
+    for path in (args.original, args.result):
+        existing(path)
+    existing_data(args.data)
+    if args.layers and args.data is None:
+        raise UsageError("there is no data to look at layers with", "add --data: inputs like those the model will see")
+    if args.top < 0:
+        raise UsageError(f"--top {args.top}: a number from 0 is expected")
+    if args.min_program_snr is not None and not args.programs:
+        raise UsageError("--min-program-snr is a limit for --programs", "add --programs, or say --min-snr")
+    if args.batches is not None and not args.programs:
+        raise UsageError("--batches is for --programs", "add --programs")
 
 
 def _verify_programs(args: argparse.Namespace) -> int:
