@@ -1,5 +1,7 @@
 """Nodes that cost too much in integers stay in floats, if the data says so and nobody asks for all integers."""
 
+from types import SimpleNamespace
+
 import dovetail
 import numpy as np
 import pytest
@@ -45,6 +47,16 @@ def test_a_costly_node_stays_in_floats_with_a_remark(net):
     assert precision(compiled, "costly") == "float32" and "int" in precision(compiled, "fine")
     assert compiled.verification.worst_snr_db > whole.verification.worst_snr_db + 10
     assert "nothing was calibrated with" in compiled.verification.held_back
+
+
+def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch):
+    monkeypatch.setattr(costly_nodes, "_worst", lambda *_: 20.0)  # whatever is raised
+    (why,) = said(dovetail.compile(net, "cpu-int8", data=DATA, refine="none"))
+    assert why.startswith("20.0 dB on samples that calibrate, and no node stayed in float32 for that: ")
+    assert why.endswith("1 node in float32 would leave 20.0 dB")
+    monkeypatch.setattr(costly_nodes, "layers_of_request", lambda *_, **__: SimpleNamespace(layers=[]))
+    (why,) = said(dovetail.compile(net, "cpu-int8", data=DATA, refine="none"))
+    assert why.endswith("no node alone leaves less than 25 dB: the errors of many add up")
 
 
 def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeypatch):

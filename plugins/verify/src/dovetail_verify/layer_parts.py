@@ -144,19 +144,14 @@ def _measured(task: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     items = FileItems.from_dict(task["data"])
     _, exact, low = as_given(original, items, exact, with_nodes(result))
     side_by_side = SideBySide(exact, low, engines)
-    measure: Callable[[FileItems], dict[str, Any]]
-    if task["names"] is None:
-
-        def measure(item: FileItems) -> dict[str, Any]:
-            found = side_by_side.run(original, item)
-            return {"batches": found.batches, "errors": {name: asdict(one) for name, one in found.errors.items()}}
-    else:
-
-        def measure(item: FileItems) -> dict[str, Any]:
-            found = effects_at_outputs(original, exact, task["names"], side_by_side, engines, item)
-            return {
-                "effects": {node: {name: asdict(one) for name, one in each.items()} for node, each in found.items()}
-            }
-
     for item in items.divided(len(items.numbers)):
-        yield {"item": item.numbers[0], **measure(item)}
+        about: dict[str, Any] = {"item": item.numbers[0]}
+        if task["names"] is None:
+            found = side_by_side.run(original, item)
+            yield {
+                **about, "batches": found.batches, "errors": {name: asdict(one) for name, one in found.errors.items()}
+            }  # fmt: skip
+        else:
+            effects = effects_at_outputs(original, exact, task["names"], side_by_side, engines, item)
+            named = {node: {name: asdict(one) for name, one in each.items()} for node, each in effects.items()}
+            yield {**about, "effects": named}

@@ -73,11 +73,13 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     costly = [layer for layer in measured if layer.at_outputs is not None and layer.at_outputs < _POOR]
     names = [name for layer in costly for name in (layer.node, *layer.moving)]
     if not names:
+        _remark_in_vain(compiled, before, f"no node alone leaves less than {_POOR:g} dB: the errors of many add up")
         return compiled
     asks = f"in integers alone it leaves less than {_POOR:g} dB"
     better = held_out.compile(dict.fromkeys(names, ("high", asks)), request)
     after = _worst(job, held_out, better)
     if after <= before:
+        _remark_in_vain(compiled, before, f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB")
         return compiled
     said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
     more = ", ..." if len(costly) > _NAMED else ""
@@ -91,6 +93,12 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice),
     ]
     return better
+
+
+def _remark_in_vain(compiled: CompiledModel, before: float, found: str) -> None:
+    why = f"{before:.1f} dB on samples that calibrate, and no node stayed in float32 for that: {found}"
+    advice = "--min-snr 30 raises what is needed for a goal, and says if that is everything"
+    compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice))
 
 
 def _integers_here(job: CompileJob) -> set[str]:
