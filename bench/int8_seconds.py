@@ -17,9 +17,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from quantizers import prepared, quantize_static
-from trained_nets.catalog import NETS
-from trained_nets.wheels import Wheels
 
 OURS, PLAIN, STATIC = "dovetail", "plain", "quantize_static"
 TIMES = ("clock", "clock with imports", "processors")
@@ -32,10 +29,15 @@ def main():
     parser.add_argument("--most", type=int, default=12, help="samples")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=[OURS, PLAIN, STATIC], help="run this here: MODEL, FOLDER; print JSON")
+    parser.add_argument("--started", type=float, help="when the process was started, in seconds of time.time")
     args = parser.parse_args()
     if args.only:
-        print(json.dumps(measured(args.only, args.wheels, Path(args.nets[0]))))
+        print(json.dumps(measured(args.only, args.wheels, Path(args.nets[0]), args.started)))
         return
+    # Only here: a process that measures imports nothing but its tool.
+    from trained_nets.catalog import NETS
+    from trained_nets.wheels import Wheels
+
     wheels, known = Wheels(args.wheels), {net.name: net for net in NETS}
     heads = [*(f"{STATIC} {key}" for key in TIMES), *(f"{tool}, {key}" for tool in (OURS, PLAIN) for key in TIMES)]
     print("| net | samples | " + " | ".join(heads) + " |\n" + "|---" * (len(heads) + 2) + "|", flush=True)
@@ -57,36 +59,38 @@ def compared(model, folder, rounds):
 
 
 def in_process(tool, model, folder):
-    command = [sys.executable, __file__, str(model), folder, "--only", tool]
+    command = [sys.executable, __file__, str(model), folder, "--only", tool, "--started", str(time.time())]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measured(tool, model, data):
-    start = time.perf_counter()
+def measured(tool, model, data, started):
     with tempfile.TemporaryDirectory() as out:
-        began = imported(tool)
-        if tool == STATIC:
-            feeds = (dict(np.load(path)) for path in sorted(data.iterdir()))
-            quantize_static(prepared(model, Path(out)), feeds, Path(out), "MinMax", per_channel=True)
-        else:
-            import dovetail
-
-            refine = {"refine": "none"} if tool == PLAIN else {}
-            dovetail.compile(model, "cpu-int8", data=data, verify=False, **refine).save(Path(out, "result"))
+        run = static if tool == STATIC else ours
+        call = run(model, data, Path(out), **({"refine": "none"} if tool == PLAIN else {}))
+        began = time.perf_counter()
+        call()
         ended = time.perf_counter()
-    return dict(zip(TIMES, (ended - began, ended - start, time.process_time()), strict=True))
+    return dict(zip(TIMES, (ended - began, time.time() - started, time.process_time()), strict=True))
 
 
-def imported(tool):
-    """Import what a tool needs; return the time."""
-    if tool == STATIC:
-        import onnxruntime.quantization.shape_inference  # noqa: F401
-    else:
-        import dovetail
+def static(model, data, out):
+    """Import quantize_static; return a call of it."""
+    from quantizers import prepared, quantize_static
 
-        dovetail.load_plugins()
-    return time.perf_counter()
+    def call():
+        feeds = (dict(np.load(path)) for path in sorted(data.iterdir()))
+        quantize_static(prepared(model, out), feeds, out, "MinMax", per_channel=True)
+
+    return call
+
+
+def ours(model, data, out, **options):
+    """Import Dovetail and its plugins; return a call of compile."""
+    import dovetail
+
+    dovetail.load_plugins()
+    return lambda: dovetail.compile(model, "cpu-int8", data=data, verify=False, **options).save(out / "result")
 
 
 if __name__ == "__main__":
