@@ -1,7 +1,10 @@
 """Ranks that onnx's inference leaves out although they are known: no engine is built for a value without a rank."""
 
 import dovetail
+import numpy as np
 import onnx
+import onnx_ir as ir
+import onnxruntime as ort
 import pytest
 from dovetail.passes import Pipeline
 from dovetail_transforms.canonicalize.inference import infer_types
@@ -52,3 +55,34 @@ def test_operators_of_onnx_runtime_get_shapes_where_an_optimizer_left_types_alon
     assert [[str(extent) for extent in node.outputs[0].shape] for node in opened.nodes()] == [
         ["N", "3", "4"], ["N", "3", "5"], ["N", "3", "5"],
     ]  # fmt: skip
+
+
+TREES = """nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2], nodes_featureids = [0, 0, 0],
+    nodes_values = [1.5, 0.0, 0.0], nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids = [1, 0, 0],
+    nodes_falsenodeids = [2, 0, 0]"""
+OF_ML = [
+    "y = ai.onnx.ml.Scaler <offset = [1.0], scale = [2.0]> (x)",
+    'y = ai.onnx.ml.Normalizer <norm = "L2"> (x)',
+    "y = ai.onnx.ml.Imputer <imputed_value_floats = [0.5], replaced_value_float = 2.0> (x)",
+    "y = ai.onnx.ml.Imputer <imputed_value_int64s = [5], replaced_value_int64 = 2> (i)",
+    "y = ai.onnx.ml.LinearRegressor <coefficients = [1.0, 2.0, 3.0, 4.0], intercepts = [1.0, 2.0], targets = 2> (x)",
+    f"""y = ai.onnx.ml.TreeEnsembleRegressor <{TREES}, n_targets = 3, target_treeids = [0, 0], target_nodeids = [1, 2],
+    target_ids = [0, 2], target_weights = [1.0, 2.0]> (x)""",
+    f"""label, y = ai.onnx.ml.TreeEnsembleClassifier <{TREES}, classlabels_int64s = [4, 5], class_treeids = [0, 0],
+    class_nodeids = [1, 2], class_ids = [0, 1], class_weights = [1.0, 2.0]> (x)""",
+    'y = ai.onnx.ml.LabelEncoder <classes_strings = ["a", "b"]> (i)',
+]
+
+
+@pytest.mark.parametrize("text", OF_ML, ids=lambda text: text.split("ml.")[1].split()[0])
+def test_results_of_tables_and_trees_have_the_shape_that_is_computed(text):
+    """onnx infers none of them, and no engine would take what follows."""
+    model = onnx.parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18, "ai.onnx.ml": 1]> g (
+        float[N,2] x, int64[N,2] i) => (y) {{ {text} }}""")
+    opened = dovetail.open(model)
+    Pipeline.parse("normalize", dovetail.load_plugins().registry).run(opened)
+    [told] = opened.graph.outputs
+    feeds = {"x": np.arange(6, dtype=np.float32).reshape(3, 2), "i": np.ones((3, 2), np.int64)}
+    [computed] = ort.InferenceSession(model.SerializeToString()).run(None, feeds)
+    assert tuple(3 if str(extent) == "N" else extent for extent in told.shape) == computed.shape
+    assert (told.dtype == ir.DataType.STRING) if computed.dtype == object else told.dtype.numpy() == computed.dtype

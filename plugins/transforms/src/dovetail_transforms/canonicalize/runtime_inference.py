@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import is_onnx
 
+from dovetail_transforms.canonicalize.ml_types import ML_DOMAIN, ml_output_types
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.canonicalize.opsets import default_version
 from dovetail_transforms.decompositions.inference import infer_by_decomposition
@@ -114,6 +115,8 @@ class _Inference:
         key = _question(node, given, data)
         if key not in self._known:
             asked = (self._by_runtime, self._by_decomposition) if _is_foreign(node) else (self._by_onnx,)
+            if node.domain == ML_DOMAIN:
+                asked = (self._by_runtime, self._by_rule)
             found: list[onnx.TypeProto | None] = [None] * len(node.output)
             for ask in asked:
                 if all(map(_is_complete, found)):
@@ -128,6 +131,9 @@ class _Inference:
     def _by_decomposition(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         """Return types of an operator that no session loads, for lack of a CPU kernel, or reports no shape for."""
         return infer_by_decomposition(node, given, data, default_version(self._opsets) or 0)
+
+    def _by_rule(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
+        return ml_output_types(node, given)
 
     def _by_onnx(self, node: onnx.NodeProto, given: Mapping, data: Mapping) -> list[onnx.TypeProto | None]:
         import onnx
