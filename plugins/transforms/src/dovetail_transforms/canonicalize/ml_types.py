@@ -36,7 +36,8 @@ def ml_output_types(node: onnx.NodeProto, given: Mapping[str, onnx.TypeProto]) -
     ]
     attributes = {attribute.name: attribute for attribute in node.attribute}
     rows = extents[0] if len(extents) > 1 else 1
-    kind, number = onnx.TensorProto, onnx.TensorProto.FLOAT
+    kind = onnx.TensorProto
+    number: int = kind.FLOAT
 
     def typed(element: int, shape: Sequence[int | str | None]) -> onnx.TypeProto:
         return onnx.helper.make_tensor_type_proto(element, shape)
