@@ -10,8 +10,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `cpu-bf16`, its engine, and the facts that its limits use."""
+    """Register the backend `cpu-bf16`, its engine with the start of its sessions, and the facts that its limits use."""
     registry.engine("openvino-cpu", "dovetail_cpu_bf16.engine:OpenVinoCpu")
+    registry.session_start("openvino-cpu", "dovetail_cpu_bf16.session_start:OpenVinoStart")
     registry.backend("cpu-bf16", "dovetail_cpu_bf16:cpu_bf16.yaml")
     registry.conformance("cpu-bf16", "dovetail_cpu_bf16:conformance.yaml")
     registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")

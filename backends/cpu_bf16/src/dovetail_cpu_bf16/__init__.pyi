@@ -8,6 +8,7 @@ from dovetail_cpu_bf16.pools import (
     insert_barrier_after as insert_barrier_after,
     is_read_by_others as is_read_by_others,
 )
+from dovetail_cpu_bf16.session_start import OpenVinoStart as OpenVinoStart
 
 dovetail_api: int
 

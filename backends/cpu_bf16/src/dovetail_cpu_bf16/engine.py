@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin import Availability, Reads, RegionModel
 from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
@@ -14,6 +14,7 @@ from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
 from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, widened
 from dovetail_cpu_bf16.report import refusal
+from dovetail_cpu_bf16.session_start import counts_of
 from dovetail_cpu_bf16.widening import ExactConstants, widen
 from dovetail_cpu_bf16.workarounds import apply_workarounds
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 # inputs to int8: MatMulNBits loses 40 dB.
 _CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 _UNFUSED = {"SNIPPETS_MODE": "DISABLE"}
+IN_BFLOAT16: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "bf16"}
+IN_FLOAT32: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "f32"}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
 
@@ -78,12 +81,9 @@ class OpenVinoCpu(ConvertingEngine):
         from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors, may_attend_to_nothing
 
         given, (region, files) = region, prepare_for_frontend(region)
-        config: dict[str, object] = dict(configuration)
+        config: dict[str, object] = {**configuration, **counts_of(options)}
         low_precision = self.computes_in_low_precision(region.model)
         config["LP_TRANSFORMS_MODE"] = low_precision
-        for option, key in (("threads", "INFERENCE_NUM_THREADS"), ("streams", "NUM_STREAMS")):
-            if count := int(cast("int | str", options.get(option, 0))):
-                config[key] = count
         source = engine_source(region)
         try:
             model, compiled = self.read(source, low_precision), None
@@ -91,12 +91,13 @@ class OpenVinoCpu(ConvertingEngine):
             if is_mixed(model):
                 exact = ExactConstants.of(region.model)
                 if has_bfloat16():
-                    compiled = infer_in_bfloat16(model, exact, config)
+                    compiled = infer_in_bfloat16(model, exact, {**config, **IN_BFLOAT16})
                     model = self.read(source, low_precision) if compiled is None else model
                 else:
                     widen(model, exact, in_float32=True)
+            config |= IN_FLOAT32 if compiled is None else IN_BFLOAT16
             if compiled is None:
-                compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "f32"})
+                compiled = ov.Core().compile_model(model, "CPU", config)
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", region.model, self.name) from error
         always, checks = loses_errors(compiled), None
@@ -105,12 +106,36 @@ class OpenVinoCpu(ConvertingEngine):
         return OpenVinoSession(
             compiled,
             region,
+            config,
+            self,
             lambda body: self.load(RegionModel(body), options),
             files,
-            self.name,
             checks,
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
+
+    def write_loaded(self, session: OpenVinoSession, region: RegionModel, path: Path) -> None:
+        """Write what OpenVINO compiled for a session: the graph with all changes, as OpenVINO's file.
+
+        With the configuration of the session, it computes bit by bit what the session computes. Operations that stay in
+        float32 are marked.
+
+        Args:
+            session: A session of this engine.
+            region: The region that it was loaded from.
+            path: The `.xml` file to write.
+        """
+        region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
+        model = self.read(engine_source(region), self.computes_in_low_precision(region.model))
+        marked: list[ov.Node] = []
+        if is_mixed(model):
+            exact = ExactConstants.of(region.model)
+            if IN_BFLOAT16.items() <= session.configuration.items():
+                marked = widened(model, exact)
+            elif not has_bfloat16():
+                widen(model, exact, in_float32=True)
+        write_marked(model, marked, path)
+        del files
 
     def convert(self, region: RegionModel, path: Path, adapt: Callable[[Any], None]) -> None:
         """Write a region as OpenVINO's file.

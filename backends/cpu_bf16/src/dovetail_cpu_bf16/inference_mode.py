@@ -36,7 +36,7 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
     Args:
         model: A graph that `is_mixed`.
         exact: The float32 values of constants that were rounded to bfloat16.
-        config: OpenVINO's configuration, without a precision hint.
+        config: OpenVINO's configuration, with the hint.
 
     Returns:
         The compiled model; None if OpenVINO ignores a mark.
@@ -46,7 +46,7 @@ def infer_in_bfloat16(model: ov.Model, exact: ExactConstants, config: Mapping[st
     marked = widened(model, exact)
     kinds = {operation.get_friendly_name(): operation.get_type_name() for operation in marked}
     model = mark_float32(model, marked)
-    compiled = ov.Core().compile_model(model, "CPU", {**config, "INFERENCE_PRECISION_HINT": "bf16"})
+    compiled = ov.Core().compile_model(model, "CPU", dict(config))
     return compiled if not kinds or _respects_marks(compiled, kinds) else None
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-import ml_dtypes
 import numpy as np
 import openvino as ov
 from dovetail.errors import DovetailError
@@ -16,90 +13,89 @@ from dovetail.ir import bodies, input_of, name_of
 from dovetail.plugin import Executed, RegionModel, TemporaryFolder
 from dovetail_runtime import SelfChecking, extract_body
 
+from dovetail_cpu_bf16.calls import Calls
 from dovetail_cpu_bf16.report import executed_precisions, refusal
 from dovetail_cpu_bf16.shape_checks import ShapeChecks
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onnx_ir as ir
     from dovetail.ir import Model
 
+    from dovetail_cpu_bf16.engine import OpenVinoCpu
+
 
 _ALONE = {"reported": "reported-alone"}
-_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_LARGE = 1 << 16
-_LEAST, _LARGEST = -(2**31), 2**31 - 1
 
 
 class OpenVinoSession(SelfChecking):
     """A region compiled by OpenVINO.
 
-    An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows
-    to the largest number of concurrent calls; `executed()` needs none.
-
     Args:
         compiled: The compiled region.
         region: The region.
+        configuration: OpenVINO's configuration that it was compiled with.
+        engine: Its engine.
         load_body: Loads a body of the region as a separate region.
         files: The files that it was compiled from.
-        engine: Its engine, for messages.
         checks: Checks of input shapes; None if it needs none.
         plain: Loads the region without fused attention, for calls in which there are no keys.
+
+    Attributes:
+        calls: Runs it, without checks.
+        configuration: OpenVINO's configuration.
     """
 
     def __init__(
         self,
         compiled: ov.CompiledModel,
         region: RegionModel,
+        configuration: Mapping[str, object],
+        engine: OpenVinoCpu,
         load_body: Callable[[Model], OpenVinoSession],
         files: TemporaryFolder | None = None,
-        engine: str = "openvino-cpu",
         checks: ShapeChecks | None = None,
         plain: Callable[[], OpenVinoSession] | None = None,
     ):
-        self._engine = engine
+        self._engine, self.configuration = engine, configuration
         self._checks = checks
         self._plain = plain if plain is None else cache(plain)
         self._compiled = compiled
         self._files = files  # OpenVINO maps the weights, so the files must outlive the session
         self._load_body = load_body
-        # Appending to and popping from a deque are atomic: no lock is needed.
-        self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
         self._model = region.model
-        self._inputs = _input_names(compiled, region.model.graph, engine)
-        self._outputs = list(map(name_of, region.model.graph.outputs))
-        if len(self._outputs) != len(compiled.outputs):
-            raise DovetailError(f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(self._outputs)}")
-        self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
+        outputs = list(map(name_of, region.model.graph.outputs))
+        if len(outputs) != len(compiled.outputs):
+            raise DovetailError(f"{engine.name} gives {len(compiled.outputs)} outputs, the region has {len(outputs)}")
+        self.calls = Calls(compiled, _input_names(compiled, region.model.graph, engine.name), outputs)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe. The caller owns the results."""
         try:
-            # The request reads the arrays in place, so they must live until it has finished.
-            held = [_to_tensor(inputs[name]) for name in self._inputs]
+            tensors = self.calls.tensors(inputs)
             if self._needs_plain(inputs):
                 assert self._plain is not None
                 return self._plain().run(inputs)
-            request = self._take()
-            for index, tensor in enumerate(held):
-                request.set_input_tensor(index, tensor)
-            made = {index: _new_array(port) for index, port in self._written.items()}
-            for index, array in made.items():
-                request.set_output_tensor(index, _to_tensor(array))
-            request.infer()
-            results = {
-                name: made[i] if i in made else _to_array(request.get_output_tensor(i))
-                for i, name in enumerate(self._outputs)
-            }
-            self._idle.append(request)  # a request that failed is not reused
-            return results
+            return self.calls.run(tensors)
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "fails at", self._model, self._engine) from error
+            raise refusal(error, "fails at", self._model, self._engine.name) from error
 
     def _needs_plain(self, inputs: Mapping[str, np.ndarray]) -> bool:
         """Check the shapes of the inputs, and whether the region has to run without fused attention."""
-        if self._checks is None or not self._checks.always and all(np.size(inputs[name]) for name in self._inputs):
+        given = [inputs[name] for name in self.calls.inputs]
+        if self._checks is None or not self._checks.always and all(map(np.size, given)):
             return False
-        return self._checks.check(tuple(np.shape(inputs[name]) for name in self._inputs)) and self._plain is not None
+        return self._checks.check(tuple(map(np.shape, given))) and self._plain is not None
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether it fuses attention, and so computes nothing where there are no keys."""
+        return self._plain is not None
+
+    def write_loaded(self, region: RegionModel, path: Path) -> None:
+        """Write what OpenVINO compiled; see `OpenVinoCpu.write_loaded`."""
+        self._engine.write_loaded(self, region, path)
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.
@@ -111,13 +107,6 @@ class OpenVinoSession(SelfChecking):
             for body in bodies(node):
                 answers.update(self._executed_alone(body))
         return answers
-
-    def _take(self) -> ov.InferRequest:
-        """Return an infer request that no other call uses."""
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._compiled.create_infer_request()
 
     def _executed_alone(self, body: ir.Graph) -> dict[str, Executed]:
         try:
@@ -145,39 +134,3 @@ def _input_names(compiled: ov.CompiledModel, graph: ir.Graph, engine: str) -> li
             name = name_of(input_of(produced[name], 0))
         found.append(name)
     return found
-
-
-def _to_tensor(array: np.ndarray) -> ov.Tensor:
-    array = np.asarray(array, order="C")
-    if array.dtype == np.int64 and array.size:
-        array = _saturated(array)
-    if array.dtype == _BFLOAT16:
-        return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
-    if array.dtype.kind in "iu":
-        # On some platforms NumPy has two 64-bit integer types of different names; the binding knows one of them.
-        array = array.view(np.dtype(array.dtype.str))
-    return ov.Tensor(array, shared_memory=array.size > 0)
-
-
-def _saturated(array: np.ndarray) -> np.ndarray:
-    """Limit integers to 32 bits, which OpenVINO cuts them to: they are bounds and counts, so large ones stay large."""
-    if array.min() >= _LEAST and array.max() <= _LARGEST:
-        return array
-    return np.clip(array, _LEAST, _LARGEST)
-
-
-def _is_large(port: ov.ConstOutput) -> bool:
-    """Check whether results of a port are written directly to new arrays, because copying them would take longer."""
-    shape = port.get_partial_shape()
-    return shape.is_static and port.get_element_type().size * math.prod(shape.to_shape()) >= _LARGE
-
-
-def _new_array(port: ov.ConstOutput) -> np.ndarray:
-    type_ = port.get_element_type()
-    return np.empty(list(port.get_partial_shape().to_shape()), _BFLOAT16 if type_ == ov.Type.bf16 else type_.to_dtype())
-
-
-def _to_array(tensor: ov.Tensor) -> np.ndarray:
-    # Copy, because the request reuses this memory for its next results. OpenVINO exposes bfloat16 as float16.
-    array = tensor.data.copy()
-    return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

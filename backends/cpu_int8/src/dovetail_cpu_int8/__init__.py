@@ -24,6 +24,7 @@ def register(registry):
     registry.pass_("cache-ranges", "dovetail_cpu_int8.int8_caches:CacheRanges")
     registry.pass_("int8-caches", "dovetail_cpu_int8.int8_caches:Int8Caches")
     registry.engine("openvino-cpu-int8", "dovetail_cpu_int8.engine:OpenVinoCpuInt8")
+    registry.session_start("openvino-cpu-int8", "dovetail_cpu_bf16:OpenVinoStart")
     registry.strategy("quantized-inputs", "dovetail_cpu_int8.quantized_inputs:QuantizedInputs")
     registry.strategy("weights-alone", "dovetail_cpu_int8.weight_formats:WeightsAlone")
     registry.option("max-size", "dovetail_cpu_int8.max_size:MAX_SIZE")

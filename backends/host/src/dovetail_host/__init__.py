@@ -10,9 +10,10 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the backend `host`, its two engines, and passes that prepare saved models for ONNX Runtime."""
+    """Register the backend `host`, its engines, and passes that prepare saved models for ONNX Runtime."""
     registry.backend("host", "dovetail_host:host.yaml")
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
+    registry.session_start("onnxruntime-cpu", "dovetail_host.session_start:OnnxRuntimeStart")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
     registry.pass_("explicit-zero-points", "dovetail_host.loadable:ExplicitZeroPoints")
     registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")

@@ -2,6 +2,7 @@
 
 from dovetail.plugin import Registry
 from dovetail_host.onnxruntime_cpu import CPU as CPU, OnnxRuntimeCpu as OnnxRuntimeCpu
+from dovetail_host.session_start import OnnxRuntimeStart as OnnxRuntimeStart
 
 dovetail_api: int
 

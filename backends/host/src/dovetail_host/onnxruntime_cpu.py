@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import math
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.ir import name_of
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session, TemporaryFolder
-from dovetail_onnx import SessionStart, new_session, onnx_runtime
+from dovetail_onnx import new_session, onnx_runtime
 from dovetail_runtime import (
     NOT_REPORTED,
     TENSOR_TYPES,
@@ -24,14 +24,15 @@ from dovetail_runtime import (
     type_name,
 )
 
+from dovetail_host.calls import Calls, ForeignType
 from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer
 from dovetail_host.session_settings import entries_of, settings_of
 from dovetail_host.session_source import source_of
+from dovetail_host.session_start import SessionSettings
 
 if TYPE_CHECKING:
     import numpy as np
     import onnxruntime as ort
-    from dovetail.ir import Model
 
 
 CPU = "CPUExecutionProvider"
@@ -111,10 +112,9 @@ class OnnxRuntimeCpu(Engine):
         if misread := misread_by_transpose_optimizer(region.model):
             # It runs again for every provider.
             without += [TRANSPOSE_OPTIMIZER, *(f"{TRANSPOSE_OPTIMIZER}_{name}" for name in self.providers)]
-        start = None
-        if made_of.is_region and profile is None and level == "all":
-            entries = entries_of(options, not on_cpu, waits)
-            start = SessionStart(entries, tuple(self.providers), tuple(without))
+        kept = None
+        if not made_of.arrays and profile is None and level == "all":
+            kept = SessionSettings(entries_of(options, not on_cpu, waits), tuple(self.providers), tuple(without))
         without += cast("Sequence[str]", options.get("disabled_optimizers", ()))
         try:
             session = new_session(source, settings, self.providers, without)
@@ -122,9 +122,9 @@ class OnnxRuntimeCpu(Engine):
             refusal = _refusal(error, f"{self.name} refuses")
             if level == "none" or not _made_by_optimizer(refusal.node, region):
                 raise refusal from error
-            session, start = self._with_fewer_optimizers(source, settings, without, refusal), None
+            session, kept = self._with_fewer_optimizers(source, settings, without, refusal), None
         self._demand(session.get_providers())
-        made = OnnxRuntimeSession(session, region, (profile, made_of.files, weights), self.name, start)
+        made = OnnxRuntimeSession(session, region, (profile, made_of.files, weights), self.name, kept)
         if misread and level != "none":
             made.notes = (f"its transpose optimizer is off, which would misread the axes of '{misread[0].name}'",)
         return made
@@ -175,7 +175,12 @@ _LITTLE = 1 << 16  # elements
 
 
 class OnnxRuntimeSession(OnnxRuntimeBacked):
-    """A region loaded by ONNX Runtime."""
+    """A region loaded by ONNX Runtime.
+
+    Attributes:
+        settings: How it was made, if in the usual way: with all optimizers but those that are known to fail.
+        foreign: The types of inputs and outputs that NumPy lacks.
+    """
 
     def __init__(
         self,
@@ -183,33 +188,28 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
         region: RegionModel,
         held: tuple[TemporaryFolder | None, TemporaryFolder | None, object],
         engine: str,
-        start: SessionStart | None = None,
+        settings: SessionSettings | None = None,
     ):
         self._session = session
-        self._start = start
+        self.settings = settings
         self._engine = engine
         self._region = region
         # Keep alive the files and weights that the session reads.
         self._profile, self._files, self._weights = held
         self._reported: dict[str, tuple[str, str]] | None = None
         self._ending = threading.Lock()
-        self._outputs = [output.name for output in session.get_outputs()]
-        # NumPy lacks these types, so such tensors are passed as integers of the same width.
         graph = region.model.graph
-        self._foreign = {
-            value.name: value.dtype
+        self.foreign = {
+            name_of(value): ForeignType(int(value.dtype), value.dtype.numpy().name)
             for value in (*graph.inputs, *graph.outputs)
             if value.dtype is not None and value.dtype.numpy().type.__module__ == "ml_dtypes"
         }
+        self._calls = Calls(session, self.foreign)
 
     @property
     def native(self) -> ort.InferenceSession | None:
         """The session; None if it takes or gives types that NumPy lacks."""
-        return None if self._foreign else self._session
-
-    def start_of(self, model: Model) -> SessionStart | None:
-        """Return how the session was made, if of `model` as it is."""
-        return self._start if self._region.model is model else None
+        return None if self.foreign else self._session
 
     @property
     def joins_neighbors(self) -> bool:
@@ -219,13 +219,9 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe, like ONNX Runtime's sessions."""
         try:
-            if not self._foreign:
-                return dict(zip(self._outputs, self._session.run(self._outputs, dict(inputs))))
-            values = {name: self._to_value(name, array) for name, array in inputs.items()}
-            results = self._session.run_with_ort_values(self._outputs, values)
+            return self._calls.run(inputs)
         except Exception as error:
             raise _refusal(error, f"{self._engine} fails at") from error
-        return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def executed(self) -> dict[str, Executed]:
         """Return the profiled kernels, and end the profile; without a profile, no precision is reported.
@@ -256,29 +252,6 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
             return set()
         parts = self._session.get_provider_graph_assignment_info()
         return {node.name for part in parts if part.ep_name == CPU for node in part.get_nodes()}
-
-    def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
-        import numpy as np
-
-        ort = onnx_runtime()
-        array = np.asarray(array, order="C")
-        dtype = self._foreign.get(name)
-        if dtype is None:
-            return ort.OrtValue.ortvalue_from_numpy(array)
-        return ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(f"u{array.itemsize}"), int(dtype))
-
-    def _from_value(self, name: str, value: ort.OrtValue) -> np.ndarray:
-        import numpy as np
-
-        dtype = self._foreign.get(name)
-        if dtype is None:
-            return value.numpy()
-        target = np.dtype(dtype.numpy())
-        shape = value.shape()
-        size = int(np.prod(shape)) * target.itemsize
-        # Copy, because the binding has no view of such a tensor, and its memory is freed with `value`.
-        data = ctypes.string_at(value.data_ptr(), size) if size else b""
-        return np.frombuffer(bytearray(data), dtype=target).reshape(shape)
 
 
 def _at_least(version: str, wanted: tuple[int, int]) -> bool:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import onnx_ir as ir
-    import onnxruntime as ort
     from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel
 
+_HOST_PROVIDER = "CPUExecutionProvider"
 _OWN = "dovetail."
 """Prefix of the metadata that a compilation adds."""
-_NO_VERSION = (1 << 63) - 1  # what ONNX Runtime says of a model without one
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,60 @@ class ModelMetadata:
     custom_metadata_map: dict[str, str]
 
 
+@dataclass(frozen=True)
+class SessionFacts:
+    """What a session says of its model and of what runs it, which a later one says again without loading them.
+
+    Attributes:
+        inputs: The inputs without a default.
+        overridable: The inputs with a default.
+        outputs: The outputs.
+        metadata: The metadata of the model.
+        providers: What runs it, in order; see `InferenceSession.get_providers`.
+        provider_options: The options of each provider.
+    """
+
+    inputs: list[NodeArg]
+    overridable: list[NodeArg]
+    outputs: list[NodeArg]
+    metadata: ModelMetadata
+    providers: list[str]
+    provider_options: dict[str, dict[str, str]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return them as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> SessionFacts:
+        """Return what `as_dict` made.
+
+        Raises:
+            TypeError, KeyError: It is damaged.
+        """
+        ports = {name: [NodeArg(**one) for one in kept[name]] for name in ("inputs", "overridable", "outputs")}
+        metadata, options = ModelMetadata(**kept["metadata"]), dict(kept["provider_options"])
+        return cls(**ports, metadata=metadata, providers=list(kept["providers"]), provider_options=options)
+
+
+def facts_of(compiled: CompiledModel) -> SessionFacts:
+    """Return what a session says of a result."""
+    graph = compiled.model.graph
+    found: list[str] = []
+    for runner in compiled.regions:
+        found += [runner.backend] if runner.native is None else runner.native.get_providers()
+    providers = [*dict.fromkeys(name for name in found if name != _HOST_PROVIDER), _HOST_PROVIDER]
+    chosen = {backend.name: dict(backend.chosen) for backend in compiled.backends}
+    return SessionFacts(
+        inputs=node_args(value for value in graph.inputs if not value.is_initializer()),
+        overridable=node_args(value for value in graph.inputs if value.is_initializer()),
+        outputs=node_args(graph.outputs),
+        metadata=metadata_of(compiled.model),
+        providers=providers,
+        provider_options={name: chosen.get(name, {}) for name in providers},
+    )
+
+
 def node_args(values: Iterable[ir.Value]) -> list[NodeArg]:
     """Describe the inputs or outputs of a graph."""
     from dovetail.ir import name_of
@@ -73,20 +128,6 @@ def metadata_of(model: Model) -> ModelMetadata:
         graph.doc_string or "",
         whole.model_version or 0,
         _without_own(whole.metadata_props),
-    )
-
-
-def metadata_of_session(session: ort.InferenceSession) -> ModelMetadata:
-    """Return the metadata of the model that a session of ONNX Runtime was made from."""
-    found = session.get_modelmeta()
-    return ModelMetadata(
-        found.producer_name,
-        found.graph_name,
-        found.domain,
-        found.description,
-        found.graph_description,
-        0 if found.version == _NO_VERSION else found.version,
-        _without_own(found.custom_metadata_map),
     )
 
 

@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
-from dovetail_onnx import SessionStart, new_session, onnx_runtime
+from dovetail_onnx import new_session, onnx_runtime
 
+from dovetail_adapters.model_facts import SessionFacts
 from dovetail_adapters.result_cache import ResultCache, weight_files
 from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
 if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.api import AnyModel
-    from dovetail.plugin import CompiledModel, PluginSet
-    from dovetail_runtime.whole_session import WholeSession
+    from dovetail.plugin import CompiledModel, PluginSet, Registry
+    from dovetail_runtime.restarting import RestartedResult
 
 Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]]"
 """Names of execution providers, or pairs of a name and its options, as ONNX Runtime takes them."""
@@ -35,8 +36,8 @@ _OF_HOST = ("CPUExecutionProvider", "AzureExecutionProvider")
 class Opening:
     """What a session is made of: a saved result, or a model that is compiled for a request.
 
-    What an earlier program compiled or loaded is taken from the user's cache. Where one session of ONNX Runtime runs a
-    result, the cache says how to make it, and neither plugins nor the result are loaded.
+    What an earlier program compiled or loaded is taken from the user's cache. Where its engines can, the cache says how
+    to make the sessions that run it, and neither the result nor other plugins are loaded.
 
     Args:
         model: The folder of a result, its `model.onnx`, or any model that `dovetail.compile` takes.
@@ -75,27 +76,31 @@ class Opening:
                 "leave that out, or name the source model, which is compiled",
             )
 
-    def session(
-        self, settings: ort.SessionOptions | None, without: Sequence[str]
-    ) -> tuple[ort.InferenceSession, bool] | None:
-        """Return the one session of ONNX Runtime that runs the result, and whether no other engine could take over.
+    def restarted(self, options: Mapping[str, object]) -> tuple[RestartedResult, SessionFacts] | None:
+        """Return what runs the result without loading it, and what a session says of it.
 
-        None if the cache does not know how to make it.
+        None if the cache does not know how to make its sessions.
 
         Args:
-            settings: Settings of the caller.
-            without: Names of optimizers to leave out.
+            options: Options of engines.
         """
         if self._cache is None or self._key is None or any(map(_is_foreign, self._providers)):
             return None
         found = self._cache.start(self._key.digest)
-        try:
-            if found is None:
-                return None
-            start = SessionStart(found["entries"], tuple(found["providers"]), tuple(found["without"]))
-            return start.session(found["model"], settings, without), bool(found["is_last"])
-        except Exception:  # a damaged record, or whatever the binding raises: the whole result is loaded then
+        if found is None:
             return None
+        from dovetail_runtime.restarting import RestartedResult
+
+        folder, start = found
+        try:
+            return RestartedResult(start["kept"], folder, options, self._registry_of), SessionFacts.of(start["facts"])
+        except Exception:  # a damaged record, or whatever an engine raises: the whole result is loaded then
+            return None
+
+    def _registry_of(self, distributions: Sequence[str]) -> Registry:
+        from dovetail import load_plugins
+
+        return (self._given or load_plugins(allow=distributions)).registry
 
     def compiled(self) -> CompiledModel:
         """Load the saved result, or that of this request from the cache, or compile the model and keep its result.
@@ -121,12 +126,16 @@ class Opening:
         self._cache.store(self._key.digest, compiled, about, [*self._key.files, *weight_files(opened)])
         return compiled
 
-    def keep(self, compiled: CompiledModel, whole: WholeSession | None) -> None:
-        """Keep how the next program makes the session that runs a result, if one does.
+    def keep(self, compiled: CompiledModel, facts: SessionFacts) -> None:
+        """Keep how the next program makes the sessions that run a result, if their engines can.
 
         A plugin that is broken warns at every start, so that it has to be loaded.
+
+        Args:
+            compiled: The result, which engines have loaded.
+            facts: What a session says of it.
         """
-        if self._cache is None or self._key is None or whole is None or whole.start is None or self._plugins.broken:
+        if self._cache is None or self._key is None or self._plugins.broken:
             return
         if self.saved is not None:
             # A writer leaves its files in the folder until all are there, which changes the time of the folder.
@@ -135,8 +144,13 @@ class Opening:
             files = self._cache.result_files(self._key.digest)
         if not files:  # not kept, such as for lack of space
             return
-        start = {"model": str(files[0].absolute()), "is_last": whole.is_last, **vars(whole.start)}
-        self._cache.store_start(self._key.digest, str(self.saved or ""), start, files)
+        from dovetail_runtime.keeping import keep_sessions
+
+        def write(folder: Path) -> dict[str, Any] | None:
+            kept = keep_sessions(compiled, files[0].absolute(), folder)
+            return None if kept is None else {"kept": kept, "facts": facts.as_dict()}
+
+        self._cache.store_start(self._key.digest, str(self.saved or ""), files, write)
 
     @cached_property
     def _plugins(self) -> PluginSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,29 +42,42 @@ class ResultCache:
             self._cache.drop(key)
             return None
 
-    def start(self, key: str) -> dict[str, Any] | None:
-        """Return what `store_start` kept with a result that is still valid; None if there is nothing."""
+    def start(self, key: str) -> tuple[Path, dict[str, Any]] | None:
+        """Return the folder and the facts that `store_start` kept with a result; None if there is nothing valid."""
         found = self._valid(key)
         start = found[1].get(_START) if found is not None else None
         try:
-            return dict(start) if start is not None and all(map(is_unchanged, start["files"])) else None
+            if found is None or start is None or not all(map(is_unchanged, start["files"])):
+                return None
+            folder = found[0].parent / start["folder"]
+            whole = all(settled_state(folder / name)[1:] == state for name, state in start["own"].items())
+            return (folder, dict(start)) if whole else None
         except _DAMAGE:
             return None
 
-    def store_start(self, key: str, about: str, start: dict[str, Any], files: list[Path]) -> None:
+    def store_start(
+        self, key: str, about: str, files: list[Path], write: Callable[[Path], Mapping[str, Any] | None]
+    ) -> None:
         """Keep how a result starts without being loaded. What fails costs nothing but the time of the next start.
 
         Args:
             key: The digest of a result that is kept here, or of one that is elsewhere.
             about: What the latter is, for people.
-            start: Plain data.
-            files: The files that it starts from, which nobody else writes.
+            files: Files outside of the folder that it starts from, which nobody else writes.
+            write: Writes files into a folder, and returns plain data; None if the result does not start so.
         """
-        try:
-            states = [settled_state(path) for path in files]
-        except OSError:
-            return
-        self._cache.add_facts(key, about, {_START: {**start, "files": states}})
+
+        def written(folder: Path) -> Mapping[str, Any] | None:
+            facts = write(folder)
+            if facts is None:
+                return None
+            own = (path for path in sorted(folder.rglob("*")) if path.is_file())
+            return {
+                **facts, "files": [settled_state(path) for path in files],
+                "own": {path.relative_to(folder).as_posix(): settled_state(path)[1:] for path in own},
+            }  # fmt: skip
+
+        self._cache.add_folder(key, about, _START, written)
 
     def result_files(self, key: str) -> list[Path]:
         """Return the files of a result, its model first; none if it is gone."""

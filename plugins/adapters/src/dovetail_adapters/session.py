@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,17 +13,17 @@ from dovetail.errors import DovetailError
 from dovetail_onnx import onnx_runtime
 
 from dovetail_adapters.io_binding import IOBinding
+from dovetail_adapters.model_facts import facts_of
 from dovetail_adapters.opening import Opening, joined, source_session
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     import onnxruntime as ort
     from dovetail.api import AnyModel
     from dovetail.plugin import CompiledModel, PluginSet
+    from dovetail_runtime.restarting import RestartedResult
 
+    from dovetail_adapters.model_facts import SessionFacts
     from dovetail_adapters.opening import Providers
-
-_HOST_PROVIDER = "CPUExecutionProvider"
 
 
 class InferenceSession:
@@ -78,10 +78,13 @@ class InferenceSession:
         self._compiled: CompiledModel | None = None
         self._lock = threading.Lock()
         self._opening = Opening(path_or_bytes, backend, providers=chosen, plugins=plugins, cache=cache, options=options)
-        started = self._opening.session(sess_options, self._optimizers)
-        if started is not None:
-            self._native: Any
-            self._native, self._is_last = started
+        self._native: Any = None
+        self._restarted: RestartedResult | None = None
+        self._facts: SessionFacts | None = None
+        found = self._opening.restarted(self._options)
+        if found is not None:
+            self._restarted, self._facts = found
+            self._native, self._is_last = self._restarted.native, self._restarted.is_last
         elif background and self._opening.saved is None:
             self._native, self._is_last = source_session(path_or_bytes, sess_options), True
             self._coming = Future()
@@ -99,7 +102,7 @@ class InferenceSession:
         if self._coming is not None:
             return self._coming.result()
         with self._lock:
-            if self._compiled is None:  # the session was made from its file
+            if self._compiled is None:  # it was not needed to run it
                 self._compiled = self._with_settings(self._opening.compiled())
             return self._compiled
 
@@ -123,16 +126,23 @@ class InferenceSession:
         self._compiled = compiled
         self._is_last = whole is None or whole.is_last
         self._native = whole.native if whole is not None else None
-        self._opening.keep(compiled, whole)
+        self._opening.keep(compiled, facts_of(compiled))
 
     def _with_settings(self, compiled: CompiledModel) -> CompiledModel:
-        if self._sess_options is not None:
-            compiled.options["session_options"] = self._sess_options
-            if self._sess_options.intra_op_num_threads:
-                compiled.options["threads"] = self._sess_options.intra_op_num_threads
-        if self._optimizers:
-            compiled.options["disabled_optimizers"] = self._optimizers
+        compiled.options.update(self._options)
         return compiled
+
+    @property
+    def _options(self) -> dict[str, object]:
+        """Options of engines that follow from the settings."""
+        options: dict[str, object] = {}
+        if self._sess_options is not None:
+            options["session_options"] = self._sess_options
+            if self._sess_options.intra_op_num_threads:
+                options["threads"] = self._sess_options.intra_op_num_threads
+        if self._optimizers:
+            options["disabled_optimizers"] = self._optimizers
+        return options
 
     def run(
         self,
@@ -235,47 +245,32 @@ class InferenceSession:
 
     def get_inputs(self) -> list[Any]:
         """Return name, type and shape of every input that has no default."""
-        if self._native is not None:
-            return list(self._native.get_inputs())
-        return _declared(value for value in self.compiled.model.graph.inputs if not value.is_initializer())
+        return list(self._native.get_inputs()) if self._native is not None else self._said.inputs
 
     def get_outputs(self) -> list[Any]:
         """Return name, type and shape of every output."""
-        native = self._native
-        return list(native.get_outputs()) if native is not None else _declared(self.compiled.model.graph.outputs)
+        return list(self._native.get_outputs()) if self._native is not None else self._said.outputs
 
     def get_overridable_initializers(self) -> list[Any]:
         """Return name, type and shape of every input that has a default."""
-        if self._native is not None:
-            return list(self._native.get_overridable_initializers())
-        return _declared(value for value in self.compiled.model.graph.inputs if value.is_initializer())
+        return list(self._native.get_overridable_initializers()) if self._native is not None else self._said.overridable
 
     def get_modelmeta(self) -> Any:
         """Return the metadata of the model, without the entries that the compilation added; see `ModelMetadata`."""
-        from dovetail_adapters.model_facts import metadata_of, metadata_of_session
-
-        if self._is_started:
-            return metadata_of_session(self._native)
-        return metadata_of(self.compiled.model)
+        return self._said.metadata
 
     def get_providers(self) -> list[str]:
         """Return what runs the model: providers of ONNX Runtime, and backends on other engines.
 
         The list is in the order of regions, with the host's provider at the end, as in ONNX Runtime.
         """
-        found: list[str] = []
-        if self._is_started:
-            return list(self._native.get_providers())
-        for runner in self.compiled.regions:
-            found += [runner.backend] if runner.native is None else runner.native.get_providers()
-        return [*dict.fromkeys(name for name in found if name != _HOST_PROVIDER), _HOST_PROVIDER]
+        return list(self._said.providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Return the options of every provider; for a backend those chosen by the request."""
         if self._native is not None:
             return dict(self._native.get_provider_options())
-        chosen = {backend.name: dict(backend.chosen) for backend in self.compiled.backends}
-        return {name: chosen.get(name, {}) for name in self.get_providers()}
+        return self._said.provider_options
 
     def get_session_options(self) -> ort.SessionOptions | None:
         """Return the settings of ONNX Runtime's sessions; None if there are several and none were given."""
@@ -293,9 +288,11 @@ class InferenceSession:
         return [value.name for value in self.get_outputs()]
 
     @property
-    def _is_started(self) -> bool:
-        """Whether the session was made from the file of a result that is not loaded."""
-        return self._compiled is None and self._coming is None
+    def _said(self) -> SessionFacts:
+        """What it says of the model and of what runs it."""
+        if self._facts is not None and self._compiled is None and self._coming is None:
+            return self._facts
+        return facts_of(self.compiled)
 
     def __repr__(self) -> str:
         waiting = self._coming is not None and not self._coming.done()
@@ -313,7 +310,14 @@ class InferenceSession:
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run on the engines; values of ONNX Runtime count as the arrays in them."""
         arrays = {name: value.numpy() if _is_ort_value(value) else value for name, value in inputs.items()}
-        return self.compiled.run(arrays)
+        restarted = self._restarted
+        if restarted is not None and self._native is None:
+            results = restarted.run(arrays)
+            if results is not None:
+                return results
+        results = self.compiled.run(arrays)
+        self._restarted = None  # its engines have loaded the result now
+        return results
 
     def _wanted(self, names: Sequence[str] | None) -> Sequence[str]:
         """Return the names of the outputs to return.
@@ -325,12 +329,6 @@ class InferenceSession:
             if name not in self._outputs:
                 raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
         return names or self._outputs
-
-
-def _declared(values: Iterable[ir.Value]) -> list[Any]:
-    from dovetail_adapters.model_facts import node_args
-
-    return list(node_args(values))
 
 
 def _is_ort_value(value: object) -> bool:

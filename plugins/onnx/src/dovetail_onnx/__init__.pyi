@@ -13,7 +13,6 @@ from dovetail_onnx.files.reading import file_sha256 as file_sha256, read_input a
 from dovetail_onnx.files.writing import replacing_file as replacing_file, write_text as write_text
 from dovetail_onnx.native_runtime import (
     READ_TO_THE_END as READ_TO_THE_END,
-    SessionStart as SessionStart,
     configure as configure,
     native_state as native_state,
     new_session as new_session,

@@ -11,7 +11,6 @@ import importlib
 import io
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
@@ -113,39 +112,6 @@ def configure(settings: ort.SessionOptions, entries: Mapping[str, str]) -> None:
             known = None
         if known != text:
             settings.add_session_config_entry(key, text)
-
-
-@dataclass(frozen=True)
-class SessionStart:
-    """How a session was made, so that a later program makes the same one from the file of its model.
-
-    Attributes:
-        entries: Its settings, without those that the caller gave.
-        providers: Its execution providers, in order of preference.
-        without: Names of the optimizers that it leaves out, without those that the caller named.
-    """
-
-    entries: Mapping[str, str]
-    providers: tuple[str, ...]
-    without: tuple[str, ...] = ()
-
-    def session(self, path: str, given: ort.SessionOptions | None, without: Sequence[str] = ()) -> ort.InferenceSession:
-        """Make the session.
-
-        Args:
-            path: The file of the model.
-            given: Settings of the caller, which count.
-            without: Further optimizers to leave out.
-
-        Raises:
-            RuntimeError: A provider does not start here; ONNX Runtime would go on without it. Its own errors pass.
-        """
-        settings = given if given is not None else quiet_settings()
-        configure(settings, self.entries)
-        session = new_session(path, settings, self.providers, [*self.without, *without])
-        if missing := set(self.providers) - set(session.get_providers()):
-            raise RuntimeError(f"ONNX Runtime could not start {', '.join(sorted(missing))}")
-        return session
 
 
 def quiet_settings() -> ort.SessionOptions:

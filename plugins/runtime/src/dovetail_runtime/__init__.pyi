@@ -5,7 +5,6 @@ from dovetail_runtime.data.batches import batches as batches
 from dovetail_runtime.data.independent_rows import fitted as fitted
 from dovetail_runtime.data.input_data import RereadableData as RereadableData
 from dovetail_runtime.data.quantized_ends import SCALE_KEY as SCALE_KEY
-from dovetail_runtime.direct_run import SelfChecking as SelfChecking
 from dovetail_runtime.converting import ConvertingEngine as ConvertingEngine
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor
@@ -15,7 +14,7 @@ from dovetail_runtime.kernels.program import (
     control_flow as control_flow,
     holds as holds,
 )
-from dovetail_runtime.native_session import OnnxRuntimeBacked as OnnxRuntimeBacked
+from dovetail_runtime.sessions import OnnxRuntimeBacked as OnnxRuntimeBacked, SelfChecking as SelfChecking
 from dovetail_runtime.nested_graphs import (
     extract_body as extract_body,
     inline_regions as inline_regions,
@@ -36,6 +35,7 @@ from dovetail_runtime.serialize import (
     type_name as type_name,
     value_type as value_type,
 )
+from dovetail_runtime.session_start import KeptSession as KeptSession, SessionStart as SessionStart
 
 dovetail_api: int
 

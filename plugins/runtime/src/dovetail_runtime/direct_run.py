@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from dovetail.ir import dtype_of, name_of
 from dovetail.planning import HOST
-from dovetail.plugin import Session
 from dovetail_transforms.canonicalize.input_ranges import declared_range
 
 from dovetail_runtime.feeds import declared
@@ -19,13 +18,7 @@ if TYPE_CHECKING:
 
     from dovetail_runtime.engines import GuardedSession
     from dovetail_runtime.region_runner import RegionRunner
-
-
-class SelfChecking(Session):
-    """Base class of sessions that refuse missing and unknown inputs, and extents that they were not loaded for.
-
-    They print nothing while they run.
-    """
+    from dovetail_runtime.sessions import SelfChecking
 
 
 class DirectRun:

@@ -50,6 +50,8 @@ class GuardedEngine:
 
     Attributes:
         name: The engine's name.
+        distribution: The distribution that brings it; empty if it is unknown.
+        chosen: Options of its backend.
         label: The name with the distribution that brings it, for messages: `openvino-cpu (dovetail-cpu-bf16)`.
         stands_in: Whether it is an engine of the host that runs a backend without an engine on this machine.
     """
@@ -58,8 +60,8 @@ class GuardedEngine:
 
     def __init__(self, engine: Engine, distribution: str = "", chosen: Mapping[str, str] = MappingProxyType({})):
         self._engine = engine
-        self._chosen = chosen
-        self.name = engine.name
+        self.chosen = chosen
+        self.name, self.distribution = engine.name, distribution
         self.label = f"{engine.name} ({distribution})" if distribution else engine.name
 
     def standing_in(self) -> GuardedEngine:
@@ -125,10 +127,10 @@ class GuardedEngine:
             if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
             region = replace(region, artifact=None)
-        region = self._in_its_opset(region)
+        region = self.in_its_opset(region)
         try:
             with foreign_output(self.label):
-                session = self._engine.load(region, {**options, "backend": dict(self._chosen)})
+                session = self._engine.load(region, {**options, "backend": dict(self.chosen)})
                 derived(session, f"what {self.label} loads", Session)
         except KeyboardInterrupt:
             raise
@@ -138,7 +140,7 @@ class GuardedEngine:
             raise failure from error
         return GuardedSession(session, self, region.model.graph.outputs)
 
-    def _in_its_opset(self, region: RegionModel) -> RegionModel:
+    def in_its_opset(self, region: RegionModel) -> RegionModel:
         """Convert the region to the opset versions that the engine's reader supports; programs are compiled already.
 
         Raises:

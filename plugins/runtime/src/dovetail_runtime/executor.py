@@ -57,6 +57,7 @@ class RegionExecutor(dovetail.plugin.Executor):
         artifacts: Files that emitters created for regions.
 
     Attributes:
+        model: The model.
         regions: The regions in execution order.
         runners: A runner for each region; regions whose outputs are unused are not run.
         options: Options with which the engines were loaded.
@@ -79,7 +80,7 @@ class RegionExecutor(dovetail.plugin.Executor):
         self.notes: list[str] = []
         self.timeline: Timeline | None = None
         self.regions = _regions(model.graph, backend_of) if regions is None else list(regions)
-        self._model = model
+        self.model = model
         self._engines_of = engines_of
         self._artifacts = artifacts
         self._replacing: dict[frozenset[str], RegionExecutor] = {}
@@ -97,14 +98,19 @@ class RegionExecutor(dovetail.plugin.Executor):
         self._outputs = {name_of(value): value for value in model.graph.outputs}
         self._may_join = regions is None
 
+    @property
+    def is_sequence(self) -> bool:
+        """Whether each region waits for the one before, so that none run at the same time."""
+        return self._dependencies.width <= 1
+
     @cached_property
     def joint(self) -> GuardedSession | None:
         """The session that runs all regions together where one engine runs each of them; else None."""
-        return joint_session(self._model, self.runners, self.options) if self._may_join else None
+        return joint_session(self.model, self.runners, self.options) if self._may_join else None
 
     @cached_property
     def _direct(self) -> DirectRun | None:
-        return direct_run(self.runners, self.joint, self._model.graph)
+        return direct_run(self.runners, self.joint, self.model.graph)
 
     @property
     def engines(self) -> list[str]:
@@ -177,8 +183,8 @@ class RegionExecutor(dovetail.plugin.Executor):
         with self._lock:
             known = self._replacing.get(names)
             if known is None:
-                model = without_defaults(self._model, names)
-                copies = dict(zip(self._model.graph, model.graph, strict=True))
+                model = without_defaults(self.model, names)
+                copies = dict(zip(self.model.graph, model.graph, strict=True))
                 backends = {copies[node]: region.backend for region in self.regions for node in region.nodes}
                 groups = [[copies[node] for node in region.nodes] for region in self.regions]
                 regions = regions_from(model.graph, groups, backends.__getitem__)
@@ -221,7 +227,7 @@ class RegionExecutor(dovetail.plugin.Executor):
             for node in runner.region.nodes if runs_programs else ():
                 backend, _, region = artifact_of(node).partition("/")
                 whole = reported.get(node.name or "", NOT_REPORTED)
-                for inside in self._model.ir.functions.get((f"{FUNCTIONS}{backend}", region, ""), ()):
+                for inside in self.model.ir.functions.get((f"{FUNCTIONS}{backend}", region, ""), ()):
                     how = found.get(inside.name or "", whole)
                     found[inside.name or ""] = Executed("", "in-program") if how == NOT_REPORTED else how
         return found
@@ -279,14 +285,14 @@ class RegionExecutor(dovetail.plugin.Executor):
     def _region_model(self, region: Region, inlined: bool) -> RegionModel:
         """Extract a region as a model; use a file if its weights do not fit in memory or are in files already."""
         whole = len(self.regions) == 1
-        part = self._model if whole else extract(self._model, region)
+        part = self.model if whole else extract(self.model, region)
         if inlined and calls(part):
             part, whole = part.clone(), False
             inline_regions(part)
         if not needs_file(part):
             return RegionModel(part)
-        path = self._model.path
-        if whole and path is not None and path.suffix == ".onnx" and self._model.revision == 0:
+        path = self.model.path
+        if whole and path is not None and path.suffix == ".onnx" and self.model.revision == 0:
             weights = (value.const_value for value in part.graph.initializers.values())
             if lies_beside(weights, path):
                 return RegionModel(part, path)

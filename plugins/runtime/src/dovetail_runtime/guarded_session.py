@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from contextvars import copy_context
 from typing import TYPE_CHECKING, cast
 
 from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import foreign_output
 
-from dovetail_runtime.direct_run import SelfChecking
 from dovetail_runtime.feeds import DeclaredValue, declared
-from dovetail_runtime.native_session import OnnxRuntimeBacked
+from dovetail_runtime.sessions import OnnxRuntimeBacked, SelfChecking, close_later
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import onnx_ir as ir
     import onnxruntime as ort
-    from dovetail.ir import Model
-    from dovetail_onnx import SessionStart
+    from dovetail.plugin import RegionModel
 
     from dovetail_runtime.engines import GuardedEngine
+    from dovetail_runtime.session_start import KeptSession, SessionStart
 
 
 class GuardedSession:
     """A session whose errors name its engine, and whose results are checked against the region's declarations.
 
     Attributes:
+        engine: Its engine.
         self_checking: The session itself, if it checks inputs; else None.
     """
 
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
         self._session = session
-        self._engine = engine
+        self.engine = engine
         self._outputs = [declared(value) for value in outputs]
         self.self_checking = session if isinstance(session, SelfChecking) else None
-        if type(session).close is not Session.close:
-            weakref.finalize(self, _close, session, engine.label)
+        close_later(session, self, engine.label)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -50,7 +48,7 @@ class GuardedSession:
             raise
         except BaseException:
             return ()
-        return tuple(f"{self._engine.label}: {note}" for note in said)
+        return tuple(f"{self.engine.label}: {note}" for note in said)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -68,9 +66,21 @@ class GuardedSession:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native if isinstance(self._session, OnnxRuntimeBacked) else None
 
-    def start_of(self, model: Model) -> SessionStart | None:
-        """Return how its session of ONNX Runtime is made from the file of `model` alone; None if it cannot be."""
-        return self._session.start_of(model) if isinstance(self._session, OnnxRuntimeBacked) else None
+    def keep(self, start: SessionStart, region: RegionModel, folder: Path) -> KeptSession | None:
+        """Write what the session is made from again; None if it cannot be, or `start` fails.
+
+        Args:
+            start: How sessions of its engine start.
+            region: The region that it was loaded from.
+            folder: An empty folder for files.
+        """
+        try:
+            with foreign_output(self.engine.label):
+                return start.keep(self._session, self.engine.in_its_opset(region), folder)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return None
 
     @property
     def joins_neighbors(self) -> bool:
@@ -84,12 +94,12 @@ class GuardedSession:
             EngineError: The engine fails, or an output is missing or has another type than the region declares.
         """
         try:
-            with foreign_output(self._engine.label):
+            with foreign_output(self.engine.label):
                 results = dict(self._session.run(inputs))
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise self._engine.failure(error, "failed while it ran the region") from error
+            raise self.engine.failure(error, "failed while it ran the region") from error
         for output in self._outputs:
             self._check(output, results)
         return results
@@ -97,7 +107,7 @@ class GuardedSession:
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed; empty if the engine fails to report it."""
         try:
-            with foreign_output(self._engine.label):
+            with foreign_output(self.engine.label):
                 return dict(self._session.executed())
         except KeyboardInterrupt:
             raise
@@ -105,24 +115,10 @@ class GuardedSession:
             return {}
 
     def _check(self, output: DeclaredValue, results: Mapping[str, object]) -> None:
-        label, name = self._engine.label, output.name
+        label, name = self.engine.label, output.name
         if name not in results:
             raise EngineError(f"{label} gives no output '{name}'", node=output.node)
         array = cast("np.ndarray", results[name])  # or a sequence value
         if hasattr(array, "dtype") and not output.has_type_of(array):
             given = array.dtype.name
             raise EngineError(f"{label} gives '{name}' as {given}, the model declares {output.type}", node=output.node)
-
-
-def _close(session: Session, label: str) -> None:
-    """Close a session that nothing refers to any more: after `unload`, a trial, or a failure that replaced it.
-
-    The garbage collector may call this at any allocation, also inside of an assignment to a context variable of this
-    thread, which must not find another one in its place (CPython 3.11 crashes). So it has a context of its own.
-    """
-    copy_context().run(_close_in_context, session, label)
-
-
-def _close_in_context(session: Session, label: str) -> None:
-    with suppress(Exception), foreign_output(label):
-        session.close()

@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
     import onnxruntime as ort
-    from dovetail.ir import Model
     from dovetail.planning import Region
-    from dovetail_onnx import SessionStart
 
-    from dovetail_runtime.direct_run import SelfChecking
+    from dovetail_runtime.sessions import SelfChecking
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +138,10 @@ class RegionRunner:
         """The session of ONNX Runtime that runs the region as it is; None if there is none."""
         return self._session.native
 
-    def start_of(self, model: Model) -> SessionStart | None:
-        """Return how its session of ONNX Runtime is made from the file of `model` alone; None if it cannot be."""
-        return self._session.start_of(model)
+    @property
+    def loaded(self) -> tuple[GuardedSession, RegionModel]:
+        """Its session on its present engine, and the region that the session was loaded from."""
+        return self._session, self._model
 
     @property
     def facts(self) -> Mapping[str, object]:

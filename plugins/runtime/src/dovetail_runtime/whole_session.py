@@ -11,7 +11,6 @@ from dovetail_runtime.executor import RegionExecutor
 if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.plugin import CompiledModel
-    from dovetail_onnx import SessionStart
 
 
 class WholeSession(NamedTuple):
@@ -20,12 +19,10 @@ class WholeSession(NamedTuple):
     Attributes:
         native: The session; its inputs and outputs are those of the model.
         is_last: Whether no other engine would take over if it fails.
-        start: How a later program makes it from the file of the result alone; None if it cannot.
     """
 
     native: ort.InferenceSession
     is_last: bool
-    start: SessionStart | None = None
 
 
 def whole_session(compiled: CompiledModel) -> WholeSession | None:
@@ -50,4 +47,4 @@ def whole_session(compiled: CompiledModel) -> WholeSession | None:
     same = [value.name for value in native.get_outputs()] == outputs
     if not same or {value.name for value in native.get_inputs()} != inputs:
         return None
-    return WholeSession(native, is_last, session.start_of(compiled.model))
+    return WholeSession(native, is_last)

@@ -33,8 +33,8 @@ DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
 
 KINDS = {
     **dict.fromkeys(("pass", "strategy", "frontend", "edit", "partitioner", "solver", "engine", "emitter"), _CODE),
-    **dict.fromkeys(("executor", "observer", "conversion", "fact", "backend_format", "result_store"), _CODE),
-    **dict.fromkeys(("command", "device_memory", "folder_kind", "invariant", "kernel", "option"), _CODE),
+    **dict.fromkeys(("executor", "observer", "conversion", "fact", "backend_format", "result_store", "command"), _CODE),
+    **dict.fromkeys(("device_memory", "folder_kind", "invariant", "kernel", "option", "session_start"), _CODE),
     **dict.fromkeys(DATA_KINDS, _FILE),
     "backend": _FILE_OR_CLASS,
     "pipeline": _TEXT,

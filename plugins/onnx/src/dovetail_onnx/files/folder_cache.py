@@ -124,6 +124,40 @@ class FolderCache:
                 file.write(text)
             os.replace(made, path)
 
+    def add_folder(self, key: str, about: str, name: str, write: Callable[[Path], Mapping[str, Any] | None]) -> None:
+        """Add a folder of files to an entry, in place of an earlier one, and the fact of this name about it.
+
+        The fact is `{"folder": ..., **what write returns}`, with the name of the folder in the entry. An entry that is
+        not there is made. What fails costs nothing but the folder.
+
+        Args:
+            key: The digest of the entry.
+            about: What it is, for people, if it is made.
+            name: The name of the fact.
+            write: Writes the files into a new folder, and returns facts, as plain data; None to add nothing.
+        """
+        entry = self.folder / key
+        with contextlib.suppress(OSError, DovetailError):
+            entry.mkdir(mode=0o700, parents=True, exist_ok=True)
+            made = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=entry))
+            try:
+                facts = write(made)
+                if facts is not None:
+                    self.add_facts(key, about, {name: {"folder": made.name, **facts}})
+            finally:
+                known = self._fact(key, name).get("folder")
+                for path in entry.glob(f"{name}-*"):
+                    # Another process may be writing one of them, which then fails, and costs nothing but that.
+                    if path.name != known:
+                        shutil.rmtree(path, ignore_errors=True)
+            self._evict(key)
+
+    def _fact(self, key: str, name: str) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            text = (self.folder / key / _ABOUT).read_text(encoding="utf-8")
+            return dict(json.loads(text)["facts"][name])
+        return {}
+
     def drop(self, key: str) -> None:
         """Remove an entry, such as a damaged one."""
         shutil.rmtree(self.folder / key, ignore_errors=True)

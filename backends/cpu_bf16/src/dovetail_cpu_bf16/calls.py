@@ -1,0 +1,105 @@
+"""Calls of compiled regions: requests, arrays and tensors."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import ml_dtypes
+import numpy as np
+import openvino as ov
+
+_BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+_LARGE = 1 << 16
+_LEAST, _LARGEST = -(2**31), 2**31 - 1
+
+
+class Calls:
+    """Runs a compiled region; thread-safe.
+
+    An infer request holds the inputs and outputs of one call, so every call takes its own from a pool. The pool grows
+    to the largest number of concurrent calls.
+
+    Args:
+        compiled: The compiled region.
+        inputs: The name of each of its inputs.
+        outputs: The name of each of its outputs.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel, inputs: Sequence[str], outputs: Sequence[str]):
+        self._compiled = compiled
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        # Appending to and popping from a deque are atomic: no lock is needed.
+        self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
+        self._written = {index: port for index, port in enumerate(compiled.outputs) if _is_large(port)}
+
+    def tensors(self, inputs: Mapping[str, np.ndarray]) -> list[ov.Tensor]:
+        """Return a tensor for each input, which shares the memory of its array where it can."""
+        return [_to_tensor(inputs[name]) for name in self.inputs]
+
+    def run(self, tensors: Sequence[ov.Tensor]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name. The caller owns the results.
+
+        Args:
+            tensors: A tensor for each input. The request reads them in place, so they must live until it has finished.
+
+        Raises:
+            RuntimeError: OpenVINO's own error.
+        """
+        request = self._take()
+        for index, tensor in enumerate(tensors):
+            request.set_input_tensor(index, tensor)
+        made = {index: _new_array(port) for index, port in self._written.items()}
+        for index, array in made.items():
+            request.set_output_tensor(index, _to_tensor(array))
+        request.infer()
+        results = {
+            name: made[i] if i in made else _to_array(request.get_output_tensor(i))
+            for i, name in enumerate(self.outputs)
+        }
+        self._idle.append(request)  # a request that failed is not reused
+        return results
+
+    def _take(self) -> ov.InferRequest:
+        """Return an infer request that no other call uses."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._compiled.create_infer_request()
+
+
+def _to_tensor(array: np.ndarray) -> ov.Tensor:
+    array = np.asarray(array, order="C")
+    if array.dtype == np.int64 and array.size:
+        array = _saturated(array)
+    if array.dtype == _BFLOAT16:
+        return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
+    if array.dtype.kind in "iu":
+        # On some platforms NumPy has two 64-bit integer types of different names; the binding knows one of them.
+        array = array.view(np.dtype(array.dtype.str))
+    return ov.Tensor(array, shared_memory=array.size > 0)
+
+
+def _saturated(array: np.ndarray) -> np.ndarray:
+    """Limit integers to 32 bits, which OpenVINO cuts them to: they are bounds and counts, so large ones stay large."""
+    if array.min() >= _LEAST and array.max() <= _LARGEST:
+        return array
+    return np.clip(array, _LEAST, _LARGEST)
+
+
+def _is_large(port: ov.ConstOutput) -> bool:
+    """Check whether results of a port are written directly to new arrays, because copying them would take longer."""
+    shape = port.get_partial_shape()
+    return shape.is_static and port.get_element_type().size * math.prod(shape.to_shape()) >= _LARGE
+
+
+def _new_array(port: ov.ConstOutput) -> np.ndarray:
+    type_ = port.get_element_type()
+    return np.empty(list(port.get_partial_shape().to_shape()), _BFLOAT16 if type_ == ov.Type.bf16 else type_.to_dtype())
+
+
+def _to_array(tensor: ov.Tensor) -> np.ndarray:
+    # Copy, because the request reuses this memory for its next results. OpenVINO exposes bfloat16 as float16.
+    array = tensor.data.copy()
+    return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

@@ -1,0 +1,95 @@
+"""How sessions of ONNX Runtime start again: from the file of a region, with the same settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from dovetail_onnx import configure, new_session, quiet_settings
+from dovetail_runtime import KeptSession, OnnxRuntimeBacked, SessionStart
+
+from dovetail_host.calls import Calls, ForeignType
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import onnxruntime as ort
+    from dovetail.plugin import Executed, RegionModel, Session
+
+
+class SessionSettings(NamedTuple):
+    """How a session was made, without what the caller's settings say.
+
+    Attributes:
+        entries: Entries of its configuration.
+        providers: Its execution providers, in order of preference.
+        without: Names of the optimizers that it leaves out.
+    """
+
+    entries: Mapping[str, str]
+    providers: tuple[str, ...]
+    without: tuple[str, ...]
+
+
+class OnnxRuntimeStart(SessionStart):
+    """Starts sessions of `onnxruntime-cpu` and of engines that derive from it."""
+
+    def keep(self, session: Session, region: RegionModel, folder: Path) -> KeptSession | None:
+        """Keep the settings, and the region's file: the one that it has, or a new one."""
+        from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeSession
+        from dovetail_host.session_source import source_of
+
+        if not isinstance(session, OnnxRuntimeSession) or session.settings is None:
+            return None
+        on_cpu = session.settings.providers == (CPU,)
+        made_of = source_of(region, on_cpu, share=False, fuses=True)
+        if isinstance(made_of.content, bytes):
+            path = folder / "region.onnx"
+            path.write_bytes(made_of.content)
+        elif made_of.files is None:  # the file that the region has
+            path = made_of.content
+        else:
+            return None
+        data = {**session.settings._asdict(), "foreign": session.foreign}
+        return KeptSession(data, (path,))
+
+    def restart(self, kept: KeptSession, options: Mapping[str, object]) -> Session:
+        """Make the session.
+
+        Raises:
+            RuntimeError: A provider does not start here; ONNX Runtime would go on without it. Its own errors pass.
+        """
+        given = cast("ort.SessionOptions | None", options.get("session_options"))
+        settings = given if given is not None else quiet_settings()
+        if given is None or "threads" in options:
+            settings.intra_op_num_threads = int(cast("int | str", options.get("threads", 0)))
+        configure(settings, kept.data["entries"])
+        providers = kept.data["providers"]
+        without = [*kept.data["without"], *cast("Sequence[str]", options.get("disabled_optimizers", ()))]
+        session = new_session(str(kept.files[0]), settings, providers, without)
+        if missing := set(providers) - set(session.get_providers()):
+            raise RuntimeError(f"ONNX Runtime could not start {', '.join(sorted(missing))}")
+        return _Restarted(session, {name: ForeignType(*found) for name, found in kept.data["foreign"].items()})
+
+
+class _Restarted(OnnxRuntimeBacked):
+    """A session of ONNX Runtime that was made again."""
+
+    def __init__(self, session: ort.InferenceSession, foreign: Mapping[str, ForeignType]):
+        self._session, self._foreign = session, foreign
+        self._calls = Calls(session, foreign)
+
+    @property
+    def native(self) -> ort.InferenceSession | None:
+        """The session; None if it takes or gives types that NumPy lacks."""
+        return None if self._foreign else self._session
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Compute all outputs by name; thread-safe."""
+        return self._calls.run(inputs)
+
+    def executed(self) -> dict[str, Executed]:
+        """Return nothing: the nodes are not known here."""
+        return {}
