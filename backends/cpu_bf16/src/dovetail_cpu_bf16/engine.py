@@ -107,14 +107,15 @@ class OpenVinoCpu(ConvertingEngine):
             compiled,
             region,
             config,
-            self,
+            self.name,
+            self._write_loaded,
             lambda body: self.load(RegionModel(body), options),
             files,
             checks,
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
 
-    def write_loaded(self, session: OpenVinoSession, region: RegionModel, path: Path) -> None:
+    def _write_loaded(self, session: OpenVinoSession, region: RegionModel, path: Path) -> None:
         """Write what OpenVINO compiled for a session: the graph with all changes, as OpenVINO's file.
 
         With the configuration of the session, it computes bit by bit what the session computes. Operations that stay in

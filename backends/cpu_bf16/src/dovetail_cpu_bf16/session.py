@@ -11,10 +11,11 @@ import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir import bodies, input_of, name_of
 from dovetail.plugin import Executed, RegionModel, TemporaryFolder
-from dovetail_runtime import SelfChecking, extract_body
+from dovetail_runtime import extract_body
 
 from dovetail_cpu_bf16.calls import Calls
 from dovetail_cpu_bf16.report import executed_precisions, refusal
+from dovetail_cpu_bf16.session_start import Keepable
 from dovetail_cpu_bf16.shape_checks import ShapeChecks
 
 if TYPE_CHECKING:
@@ -23,28 +24,23 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
 
-    from dovetail_cpu_bf16.engine import OpenVinoCpu
-
 
 _ALONE = {"reported": "reported-alone"}
 
 
-class OpenVinoSession(SelfChecking):
+class OpenVinoSession(Keepable):
     """A region compiled by OpenVINO.
 
     Args:
         compiled: The compiled region.
         region: The region.
         configuration: OpenVINO's configuration that it was compiled with.
-        engine: Its engine.
+        engine: Its engine, for messages.
+        write: Writes what was compiled for this session of a region to a file.
         load_body: Loads a body of the region as a separate region.
         files: The files that it was compiled from.
         checks: Checks of input shapes; None if it needs none.
         plain: Loads the region without fused attention, for calls in which there are no keys.
-
-    Attributes:
-        calls: Runs it, without checks.
-        configuration: OpenVINO's configuration.
     """
 
     def __init__(
@@ -52,13 +48,14 @@ class OpenVinoSession(SelfChecking):
         compiled: ov.CompiledModel,
         region: RegionModel,
         configuration: Mapping[str, object],
-        engine: OpenVinoCpu,
+        engine: str,
+        write: Callable[[OpenVinoSession, RegionModel, Path], None],
         load_body: Callable[[Model], OpenVinoSession],
         files: TemporaryFolder | None = None,
         checks: ShapeChecks | None = None,
         plain: Callable[[], OpenVinoSession] | None = None,
     ):
-        self._engine, self.configuration = engine, configuration
+        self._engine, self._write, self.configuration = engine, write, configuration
         self._checks = checks
         self._plain = plain if plain is None else cache(plain)
         self._compiled = compiled
@@ -67,8 +64,8 @@ class OpenVinoSession(SelfChecking):
         self._model = region.model
         outputs = list(map(name_of, region.model.graph.outputs))
         if len(outputs) != len(compiled.outputs):
-            raise DovetailError(f"{engine.name} gives {len(compiled.outputs)} outputs, the region has {len(outputs)}")
-        self.calls = Calls(compiled, _input_names(compiled, region.model.graph, engine.name), outputs)
+            raise DovetailError(f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(outputs)}")
+        self.calls = Calls(compiled, _input_names(compiled, region.model.graph, engine), outputs)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe. The caller owns the results."""
@@ -79,7 +76,7 @@ class OpenVinoSession(SelfChecking):
                 return self._plain().run(inputs)
             return self.calls.run(tensors)
         except Exception as error:  # the binding raises RuntimeError and its own classes
-            raise refusal(error, "fails at", self._model, self._engine.name) from error
+            raise refusal(error, "fails at", self._model, self._engine) from error
 
     def _needs_plain(self, inputs: Mapping[str, np.ndarray]) -> bool:
         """Check the shapes of the inputs, and whether the region has to run without fused attention."""
@@ -93,9 +90,9 @@ class OpenVinoSession(SelfChecking):
         """Whether it fuses attention, and so computes nothing where there are no keys."""
         return self._plain is not None
 
-    def write_loaded(self, region: RegionModel, path: Path) -> None:
-        """Write what OpenVINO compiled; see `OpenVinoCpu.write_loaded`."""
-        self._engine.write_loaded(self, region, path)
+    def write(self, region: RegionModel, path: Path) -> None:
+        """Write what OpenVINO compiled, as OpenVINO's `.xml` file with its `.bin`."""
+        self._write(self, region, path)
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.

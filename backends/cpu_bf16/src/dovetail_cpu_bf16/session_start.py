@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
@@ -25,6 +26,27 @@ def counts_of(options: Mapping[str, object]) -> dict[str, object]:
     return {key: count for key, count in given.items() if count}
 
 
+class Keepable(SelfChecking):
+    """Base class of sessions that `OpenVinoStart` keeps.
+
+    Attributes:
+        calls: Runs it, without checks.
+        configuration: OpenVINO's configuration that it was compiled with.
+    """
+
+    calls: Calls
+    configuration: Mapping[str, object]
+
+    @property
+    @abstractmethod
+    def needs_keys(self) -> bool:
+        """Whether it fuses attention, and so computes nothing where there are no keys."""
+
+    @abstractmethod
+    def write(self, region: RegionModel, path: Path) -> None:
+        """Write what OpenVINO compiled, as OpenVINO's `.xml` file with its `.bin`."""
+
+
 class OpenVinoStart(SessionStart):
     """Starts sessions of `openvino-cpu` and of engines that derive from it.
 
@@ -34,12 +56,10 @@ class OpenVinoStart(SessionStart):
 
     def keep(self, session: Session, region: RegionModel, folder: Path) -> KeptSession | None:
         """Keep the graph and its configuration."""
-        from dovetail_cpu_bf16.session import OpenVinoSession
-
-        if not isinstance(session, OpenVinoSession):
+        if not isinstance(session, Keepable):
             return None
         path = folder / "region.xml"
-        session.write_loaded(region, path)
+        session.write(region, path)
         counts = _COUNTS.values()
         data = {
             "configuration": {key: value for key, value in session.configuration.items() if key not in counts},

@@ -18,7 +18,6 @@ from dovetail_onnx import new_session, onnx_runtime
 from dovetail_runtime import (
     NOT_REPORTED,
     TENSOR_TYPES,
-    OnnxRuntimeBacked,
     follow_fusions,
     node_key,
     type_name,
@@ -28,7 +27,7 @@ from dovetail_host.calls import Calls, ForeignType
 from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_optimizer
 from dovetail_host.session_settings import entries_of, settings_of
 from dovetail_host.session_source import source_of
-from dovetail_host.session_start import SessionSettings
+from dovetail_host.session_start import Keepable, SessionSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -174,13 +173,8 @@ def _does_little(region: RegionModel) -> bool:
 _LITTLE = 1 << 16  # elements
 
 
-class OnnxRuntimeSession(OnnxRuntimeBacked):
-    """A region loaded by ONNX Runtime.
-
-    Attributes:
-        settings: How it was made, if in the usual way: with all optimizers but those that are known to fail.
-        foreign: The types of inputs and outputs that NumPy lacks.
-    """
+class OnnxRuntimeSession(Keepable):
+    """A region loaded by ONNX Runtime."""
 
     def __init__(
         self,
@@ -210,6 +204,15 @@ class OnnxRuntimeSession(OnnxRuntimeBacked):
     def native(self) -> ort.InferenceSession | None:
         """The session; None if it takes or gives types that NumPy lacks."""
         return None if self.foreign else self._session
+
+    def write(self, region: RegionModel, folder: Path) -> Path | None:
+        """Return the file of what was loaded, which is written if the region has none; None if it has several."""
+        made_of = source_of(region, self._session.get_providers() == [CPU], share=False, fuses=True)
+        if isinstance(made_of.content, bytes):
+            path = folder / "region.onnx"
+            path.write_bytes(made_of.content)
+            return path
+        return made_of.content if made_of.files is None else None
 
     @property
     def joins_neighbors(self) -> bool:

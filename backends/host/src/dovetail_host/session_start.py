@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail_onnx import configure, new_session, quiet_settings
@@ -13,6 +13,7 @@ from dovetail_host.calls import Calls, ForeignType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import numpy as np
     import onnxruntime as ort
@@ -33,27 +34,32 @@ class SessionSettings(NamedTuple):
     without: tuple[str, ...]
 
 
+class Keepable(OnnxRuntimeBacked):
+    """Base class of sessions that `OnnxRuntimeStart` keeps.
+
+    Attributes:
+        settings: How it was made, if in the usual way: with all optimizers but those that are known to fail.
+        foreign: The types of inputs and outputs that NumPy lacks.
+    """
+
+    settings: SessionSettings | None
+    foreign: Mapping[str, ForeignType]
+
+    @abstractmethod
+    def write(self, region: RegionModel, folder: Path) -> Path | None:
+        """Return the file of what was loaded, which is written if the region has none; None if it has several."""
+
+
 class OnnxRuntimeStart(SessionStart):
     """Starts sessions of `onnxruntime-cpu` and of engines that derive from it."""
 
     def keep(self, session: Session, region: RegionModel, folder: Path) -> KeptSession | None:
         """Keep the settings, and the region's file: the one that it has, or a new one."""
-        from dovetail_host.onnxruntime_cpu import CPU, OnnxRuntimeSession
-        from dovetail_host.session_source import source_of
-
-        if not isinstance(session, OnnxRuntimeSession) or session.settings is None:
-            return None
-        on_cpu = session.settings.providers == (CPU,)
-        made_of = source_of(region, on_cpu, share=False, fuses=True)
-        if isinstance(made_of.content, bytes):
-            path = folder / "region.onnx"
-            path.write_bytes(made_of.content)
-        elif made_of.files is None:  # the file that the region has
-            path = made_of.content
-        else:
+        if not isinstance(session, Keepable) or session.settings is None:
             return None
         data = {**session.settings._asdict(), "foreign": session.foreign}
-        return KeptSession(data, (path,))
+        path = session.write(region, folder)
+        return KeptSession(data, (path,)) if path is not None else None
 
     def restart(self, kept: KeptSession, options: Mapping[str, object]) -> Session:
         """Make the session.

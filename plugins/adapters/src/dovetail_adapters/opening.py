@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from dovetail.errors import UsageError
 from dovetail.planning import HOST
 from dovetail_onnx import new_session, onnx_runtime
+from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_adapters.model_facts import SessionFacts
 from dovetail_adapters.result_cache import ResultCache, weight_files
@@ -145,6 +146,8 @@ class Opening:
         if not files:  # not kept, such as for lack of space
             return
         from dovetail_runtime.keeping import keep_sessions
+
+        return_freed_memory()  # of compiling, so that writing does not add to it
 
         def write(folder: Path) -> dict[str, Any] | None:
             kept = keep_sessions(compiled, files[0].absolute(), folder)
