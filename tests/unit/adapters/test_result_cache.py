@@ -223,3 +223,14 @@ def test_background_needs_a_model_that_onnx_runtime_reads(tmp_path):
     for path, why in (("broken.onnx", "ONNX Runtime refuses it"), ("net.pdmodel", "no ONNX file")):
         with pytest.raises(dovetail.DovetailError, match=why):
             dovetail.InferenceSession(tmp_path / path, backend="host", background=True)
+
+
+def test_small_weights_beside_a_model_that_stays_count_too(cache, tmp_path, compiled):
+    """They are read in when the model is opened, unlike large ones."""
+    proto = onnx.parser.parse_model(NET)
+    proto.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones(4, np.float32), "w"))
+    onnx.save(proto, tmp_path / "net.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    for number in (1, 2):
+        (tmp_path / "w.bin").write_bytes((number * np.arange(4, dtype=np.float32)).tobytes())
+        dovetail.InferenceSession(tmp_path / "net.onnx", backend="host")
+        assert len(compiled) == number

@@ -16,7 +16,7 @@ from dovetail_onnx import new_session, onnx_runtime
 from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_adapters.model_facts import SessionFacts
-from dovetail_adapters.result_cache import ResultCache, weight_files
+from dovetail_adapters.result_cache import ResultCache
 from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
 if TYPE_CHECKING:
@@ -110,6 +110,7 @@ class Opening:
             DovetailError: The model or the request is at fault.
         """
         from dovetail import api
+        from dovetail_onnx.skeleton import data_files
 
         plugins = self._plugins
         if self.saved is not None:
@@ -124,7 +125,7 @@ class Opening:
         compiled = compile(opened, backends, plugins=plugins, **self._options)
         names = backends if isinstance(backends, str) else ", ".join(backends)
         about = f"{opened.path or 'a model in memory'} for {names}"
-        self._cache.store(self._key.digest, compiled, about, [*self._key.files, *weight_files(opened)])
+        self._cache.store(self._key.digest, compiled, about, [*self._key.files, *data_files(opened)])
         return compiled
 
     def keep(self, compiled: CompiledModel, facts: SessionFacts) -> None:
@@ -136,17 +137,18 @@ class Opening:
             compiled: The result, which engines have loaded.
             facts: What a session says of it.
         """
+        from dovetail_onnx.skeleton import data_files
+        from dovetail_runtime.keeping import keep_sessions
+
         if self._cache is None or self._key is None or self._plugins.broken:
             return
         if self.saved is not None:
             # A writer leaves its files in the folder until all are there, which changes the time of the folder.
-            files = [self.saved / _MODEL, self.saved, *weight_files(compiled.model)]
+            files = [self.saved / _MODEL, self.saved, *data_files(compiled.model)]
         else:
             files = self._cache.result_files(self._key.digest)
         if not files:  # not kept, such as for lack of space
             return
-        from dovetail_runtime.keeping import keep_sessions
-
         return_freed_memory()  # of compiling, so that writing does not add to it
 
         def write(folder: Path) -> dict[str, Any] | None:

@@ -124,11 +124,3 @@ class ResultCache:
         if before != [len(state) for state in states]:  # they have settled
             self._cache.add_facts(key, "", {_FILES: states})
         return found
-
-
-def weight_files(model: Any) -> list[Path]:
-    """Return the files outside of a model's own that its weights are in."""
-    import onnx_ir as ir
-
-    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
-    return sorted({Path(tensor.path) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)})

@@ -46,6 +46,11 @@ class TensorLoader:
         self._read_in = 0
         self._sizes: dict[tuple, int] = {}
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The other files that data of the checked tensors is in."""
+        return tuple(where for where, _ in self._files.values())
+
     def refuse(self, tensor: str, problem: str, hint: str = "export or copy the model again") -> DovetailError:
         """Return the error for an invalid tensor."""
         return DovetailError(f"{self.name}: {printable(f'{tensor} {problem}')}", hint)

@@ -206,7 +206,7 @@ def _checked(
         proto.graph.initializer.append(tensor)
     check_source(proto, loader)
     _forget_placeholders(proto.graph)
-    return Skeleton(proto, weights)
+    return Skeleton(proto, weights, loader.files)
 
 
 def _forget_placeholders(graph: onnx.GraphProto) -> None:

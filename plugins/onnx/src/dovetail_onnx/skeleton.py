@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail_onnx.topological_order import sort_function, sort_nodes
@@ -24,6 +25,16 @@ INTEGERS_UP_TO = 64 * 1024
 FLOATS_UP_TO = 1024
 _STUB = "dovetail-weight"
 _SORTED = "dovetail.sorted"
+_DATA_FILES = "dovetail.data_files"
+
+
+def data_files(model: Model) -> list[Path]:
+    """Return the files besides its own that a model's data is in, or was when it was read."""
+    import onnx_ir as ir
+
+    tensors = (value.const_value for _, graph in model.graphs() for value in graph.initializers.values())
+    external = {Path(tensor.path) for tensor in tensors if isinstance(tensor, ir.ExternalTensor)}
+    return sorted(external.union(model.graph.meta.get(_DATA_FILES, ())))
 
 
 @dataclass
@@ -35,10 +46,13 @@ class Skeleton:
 
     proto: onnx.ModelProto
     weights: dict[str, ir.TensorProtocol]
+    data_files: tuple[Path, ...] = ()  # other files that data was in, also data that was read in
 
     def copy(self) -> Skeleton:
         """Return a copy with its own proto and shared tensors."""
-        return Skeleton(type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights))
+        return Skeleton(
+            type(self.proto).FromString(self.proto.SerializeToString()), dict(self.weights), self.data_files
+        )
 
     def build(self) -> ir.Model:
         """Build the onnx-ir model, whose nodes are in topological order: onnx-ir cannot clone it otherwise."""
@@ -46,6 +60,7 @@ class Skeleton:
         model = from_proto(self.proto)
         if unsorted:
             model.graph.meta[_SORTED] = True
+        model.graph.meta[_DATA_FILES] = self.data_files
         for name, tensor in self.weights.items():
             value = model.graph.initializers.get(name)
             if value is not None:
