@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail_verify.accuracy import costly_nodes
+from dovetail_verify.accuracy import costly_nodes, least_accuracy
 from onnx import numpy_helper, parser, save
 
 GRAPH = """<ir_version: 10, opset_import: ["": 22]>
@@ -30,6 +30,12 @@ def net():
     return model
 
 
+@pytest.fixture
+def poor_is_fine(monkeypatch):
+    """No result is so poor that it is searched for better formats."""
+    monkeypatch.setattr(least_accuracy, "POOR", 0)
+
+
 def said(compiled):
     return [remark.why for remark in compiled.remarks if remark.rule == "costly-nodes"]
 
@@ -49,7 +55,7 @@ def test_a_costly_node_stays_in_floats_with_a_remark(net):
     assert "nothing was calibrated with" in compiled.verification.held_back
 
 
-def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch):
+def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch, poor_is_fine):
     monkeypatch.setattr(costly_nodes, "_worst", lambda *_: 20.0)  # whatever is raised
     (why,) = said(dovetail.compile(net, "cpu-int8", data=DATA, refine="none"))
     assert why.startswith("20.0 dB on samples that calibrate, and no node stayed in float32 for that: ")
@@ -107,7 +113,7 @@ def test_the_command_takes_all_integers(net, tmp_path, monkeypatch, capsys):
     assert "stayed in float32" not in second.out + second.err
 
 
-def test_a_result_that_cannot_be_looked_at_node_by_node_is_kept(net, monkeypatch):
+def test_a_result_that_cannot_be_looked_at_node_by_node_is_kept(net, monkeypatch, poor_is_fine):
     def refuses(*_, **__):
         raise DovetailError("a refinement gave channels other scales", "compile without it")
 

@@ -122,7 +122,8 @@ LOUD_AT_THE_END = [1.0] * 9 + [100.0] * 3
 @pytest.mark.parametrize("goal", [{}, {"min_snr": 5}])
 def test_what_judges_has_calibrated_nothing(product, goal):
     """The last samples, which judge, are a hundred times as loud as those that calibrate: their noise shows."""
-    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), compare_floats=False, **goal)
+    more = {**goal, "compare_floats": False} if goal else {"all_integers": True}
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), **more)
     if goal:
         assert compiled.plan.summary["accuracy"]["raised"], "the scales do not fit what judges"
     else:
@@ -158,7 +159,7 @@ def test_ranks_are_those_of_samples_that_did_not_calibrate(product):
 
 
 def test_layers_are_measured_on_samples_that_did_not_calibrate(product):
-    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), layers=True)
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), layers=True, all_integers=True)
     assert compiled.verification.layers.layers[0].accumulated.snr_db < 5
 
 

@@ -36,12 +36,14 @@ class FloatsInstead:
 
     Args:
         job: The compilation; its request has data.
+        ties: Whether floats also replace integers whose time differs too little to tell.
 
     Attributes:
         pace: How the latest result compares with floats, as a sentence; empty if it has not been compared.
     """
 
     job: CompileJob
+    ties: bool = False
     pace: str = ""
 
     def __post_init__(self) -> None:
@@ -61,11 +63,11 @@ class FloatsInstead:
         self.pace = comparison.text() if comparison is not None else ""
         if comparison is None:
             return None
-        if not _quantizes_activations(compiled):
+        if not quantizes_activations(compiled):
             return None
         allowed = [name for name in self._rivals.allowed if name in comparison.times]
         for name in sorted(allowed, key=comparison.milliseconds):
-            if not comparison.slower("", name):
+            if not self._gives_way(comparison, name):
                 return None
             try:
                 floats = meets(self._rivals.allowed[name])
@@ -78,12 +80,15 @@ class FloatsInstead:
             return floats
         return None
 
+    def _gives_way(self, comparison: Comparison, name: str) -> bool:
+        return not comparison.slower(name, "") if self.ties else comparison.slower("", name)
+
     def _is_slower(self, floats: CompiledModel, compiled: CompiledModel) -> bool:
         """Check whether floats are no faster than integers once nodes were raised for a goal."""
         if not floats.plan.summary.get("accuracy", {}).get("raised"):
             return False
         comparison = self._rivals.compared(compiled, {_RAISED: floats})
-        return comparison is None or not comparison.slower("", _RAISED)
+        return comparison is None or not self._gives_way(comparison, _RAISED)
 
     def _allowed(self) -> dict[str, Request]:
         job, request = self.job, self.job.request
@@ -100,13 +105,15 @@ class FloatsInstead:
         return found
 
 
-def _quantizes_activations(compiled: CompiledModel) -> bool:
+def quantizes_activations(compiled: CompiledModel) -> bool:
+    """Check whether a result has more in integers than weights."""
     return any(form["source"] != _WEIGHTS for forms in compiled.plan.values.values() for form in forms)
 
 
 def _remark(comparison: Comparison, name: str) -> Remark:
+    slower = "slower" if comparison.slower("", name) else "no faster"
     why = (
-        f"nothing is in integers, because they are slower here: a run takes {comparison.milliseconds():.3g} ms with "
+        f"nothing is in integers, because they are {slower} here: a run takes {comparison.milliseconds():.3g} ms with "
         f"them, and {comparison.milliseconds(name):.3g} ms in {described(name)}"
     )
     advice = "--all-integers keeps them, as for a result that runs on another machine"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dovetail.passes import Request
     from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
 
+    from dovetail_verify.compare import OutputVerification
+
 _USE = "data"  # key in the summary of a plan
 _FIXED = "fix-shapes"  # the name of the option in a request that gives open extents
 
@@ -28,21 +30,22 @@ class HeldOut:
         job: The compilation; its request has data.
         proceed: Compiles it.
         searched: Whether a search needs a part of its own.
+        request: What is compiled instead of the job's request, such as one with other scales.
 
     Attributes:
         split: The parts.
-        request: The job's request with the data that calibrates.
+        request: What is compiled, with the data that calibrates.
         search, judgment: The parts that a search sees, and that judge.
 
     Raises:
         DovetailError: The data does not match the model.
     """
 
-    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool):
+    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool, request: Request | None = None):
         self._job, self._proceed = job, proceed
-        divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched))
+        divided = _divided(job, searched)
         self.split = divided.split
-        self.request = replace(job.request, data=divided.calibration)
+        self.request = replace(request or job.request, data=divided.calibration)
         self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
 
     def compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
@@ -53,6 +56,24 @@ class HeldOut:
         record_use(compiled, self._job.request.data, self.split)
         return compiled
 
+    def judged(self, compiled: CompiledModel, shapes: Mapping[str, Sequence[int]]) -> OutputVerification:
+        """Compare a result with the original on the part that judges.
+
+        Args:
+            compiled: The result.
+            shapes: Shapes of inputs by name that the model leaves open.
+
+        Raises:
+            DovetailError: One of both cannot be run.
+        """
+        from dovetail_verify.parts import compared
+
+        job = self._job
+        found = compared(job.original, compiled, self.judgment, job.request.seed, shapes, job.progress, job.ctx)
+        if any(node.backend != HOST for node in compiled.plan.nodes):
+            found.held_back = self.split.text
+        return found
+
 
 @dataclass(frozen=True)
 class _Divided:
@@ -60,13 +81,18 @@ class _Divided:
 
     split: DataSplit
     calibration: object
+    searched: bool
 
-    @classmethod
-    def of(cls, job: CompileJob, searched: bool) -> _Divided:
-        run = source_runner(job.original, job.ctx)
-        split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
-        job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
-        return cls(split, calibration)
+
+def _divided(job: CompileJob, searched: bool) -> _Divided:
+    """Return the parts of a job's data; a search that follows a compilation without one divides it again."""
+    kept = job.ctx.kept.get(_Divided)
+    if kept is not None and kept.searched >= searched:
+        return kept
+    run = source_runner(job.original, job.ctx)
+    split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
+    job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
+    return job.ctx.kept.put(_Divided(split, calibration, searched))
 
 
 def data_of_search(job: CompileJob) -> tuple[object, object]:
@@ -79,7 +105,7 @@ def data_of_search(job: CompileJob) -> tuple[object, object]:
     """
     if job.keywords.get("verify") is False:
         return job.request.data, job.request.data
-    divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched=True))
+    divided = job.ctx.kept.get(_Divided) or _divided(job, searched=True)
     return divided.calibration, divided.split.part(Use.SEARCH)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
-from dovetail.planning import HOST, Remark
+from dovetail.planning import Remark
 from dovetail.plugin import Option
 from dovetail_commands.request import command_text
 
@@ -166,7 +166,7 @@ class VerifyResult(Option):
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
-            verification.pace = floats.pace if floats is not None else ""
+            verification.pace = verification.pace or (floats.pace if floats is not None else "")
             verification.doubts += _own_rounding(job, verification, data if held_out is None else held_out.judgment)
         if failure is not None:
             job.keep(compiled)
@@ -232,8 +232,9 @@ def _meeting(
 ) -> tuple[CompiledModel, DovetailError | None]:
     """Compile a result that meets the goals, or the most accurate one with the reason for the miss."""
     from dovetail_verify.accuracy.formats import meet_goals_over_formats
+    from dovetail_verify.held_out import HeldOut
 
-    outcome = meet_goals_over_formats(job, proceed, goals, floats)
+    outcome = meet_goals_over_formats(job, HeldOut(job, proceed, searched=True), goals, floats)
     return outcome.compiled, outcome.failure
 
 
@@ -251,39 +252,44 @@ def _compiled(
     if divided:
         held_out = HeldOut(job, proceed, searched=False)
         compiled = held_out.compile()
-        return (compiled if given else _within_reason(job, held_out, compiled, floats)), held_out
+        return (compiled, held_out) if given else _within_reason(job, proceed, held_out, compiled, floats)
     compiled = proceed()
     record_use(compiled, data)
     return compiled, None
 
 
 def _within_reason(
-    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
-) -> CompiledModel:
-    """Return a result without nodes that are too costly in integers, or without any if they are slower than floats."""
+    job: CompileJob, proceed: Proceed, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
+) -> tuple[CompiledModel, HeldOut]:
+    """Return a result without nodes that are too costly in integers, or in floats, and the data that judges it.
+
+    Without any integers, if these are slower than floats or leave too little.
+    """
     from dovetail_verify.accuracy.costly_nodes import as_accurate, without_costly_nodes
+    from dovetail_verify.accuracy.least_accuracy import above_least
 
     def instead(result: CompiledModel) -> CompiledModel | None:
         return floats.of(result, as_accurate(job, held_out, result)) if floats is not None else None
 
     if (faster := instead(compiled)) is not None:
-        return faster
-    result = without_costly_nodes(job, held_out, compiled)
-    return result if result is compiled else instead(result) or result
+        return faster, held_out
+    result, request = without_costly_nodes(job, held_out, compiled)
+    if result is not compiled and (faster := instead(result)) is not None:
+        return faster, held_out
+    return above_least(job, proceed, held_out, result, request)
 
 
 def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
     from dovetail_verify.parts import compared
 
-    data = job.request.data if held_out is None else held_out.judgment
     try:
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-        found = compared(job.original, compiled, data, job.request.seed, shapes, job.progress, job.ctx)
+        if held_out is not None:
+            return held_out.judged(compiled, shapes)
+        data, seed = job.request.data, job.request.seed
+        return compared(job.original, compiled, data, seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
-    if held_out is not None and any(node.backend != HOST for node in compiled.plan.nodes):
-        found.held_back = held_out.split.text
-    return found
 
 
 def _own_rounding(job: CompileJob, found: OutputVerification, data: object) -> list[str]:

@@ -32,8 +32,15 @@ _BETTER_SCALES = "better-scales"
 _REFINE = "refine"  # the name of the option in a request that chooses refinements
 
 
-def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> CompiledModel:
-    """Return a result in integers without those nodes that alone leave less than 25 dB at an output.
+def chooses_integers(job: CompileJob, compiled: CompiledModel) -> bool:
+    """Check whether a result has integers on this machine's own device that no option of its request insists on."""
+    request, integers = job.request, _integers_here(job)
+    asked = request.plan is not None or request.pins or request.low or job.keywords.get("all_integers")
+    return not asked and any(node.backend in integers for node in compiled.plan.nodes)
+
+
+def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> tuple[CompiledModel, Request]:
+    """Return a result in integers without those nodes that alone leave less than 25 dB at an output, and its request.
 
     They are computed in float32, and a remark names them. Where the result leaves less than 25 dB, it is first compared
     with one of other activations (`activations=asymmetric` where the backend's file has that), and with those without
@@ -49,13 +56,8 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         DovetailError: The result or the original cannot be run.
     """
     request = held_out.request
-    integers = _integers_here(job)
-    used = any(node.backend in integers for node in compiled.plan.nodes)
-    if not used or request.plan is not None or request.pins or request.low or job.keywords.get("all_integers"):
-        return compiled
-    before = _worst(job, held_out, compiled)
-    if before >= _POOR:
-        return compiled
+    if not chooses_integers(job, compiled) or (before := _worst(job, held_out, compiled)) >= _POOR:
+        return compiled, request
     compiled, request, before = _with_better_scales(job, held_out, compiled, before)
     # Layers of a result whose channels were scaled cannot be compared.
     looked_at = compiled if (unscaled := _unscaled(request, compiled)) is None else held_out.compile(request=unscaled)
@@ -68,19 +70,20 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     except DovetailError as error:  # some results cannot be looked at node by node
         why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
         compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=error.hint))
-        return compiled
+        return compiled, request
+    integers = _integers_here(job)
     measured = [layer for layer in layers if layer.at_outputs is not None and layer.backend in integers]
     costly = [layer for layer in measured if layer.at_outputs is not None and layer.at_outputs < _POOR]
     names = [name for layer in costly for name in (layer.node, *layer.moving)]
     if not names:
         _remark_in_vain(compiled, before, f"no node alone leaves less than {_POOR:g} dB: the errors of many add up")
-        return compiled
+        return compiled, request
     asks = f"in integers alone it leaves less than {_POOR:g} dB"
     better = held_out.compile(dict.fromkeys(names, ("high", asks)), request)
     after = _worst(job, held_out, better)
     if after <= before:
         _remark_in_vain(compiled, before, f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB")
-        return compiled
+        return compiled, request
     said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
     more = ", ..." if len(costly) > _NAMED else ""
     why = (
@@ -92,7 +95,7 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         *(remark for remark in compiled.plan.remarks if remark.rule == _BETTER_SCALES),
         Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice),
     ]
-    return better
+    return better, request
 
 
 def _remark_in_vain(compiled: CompiledModel, before: float, found: str) -> None:

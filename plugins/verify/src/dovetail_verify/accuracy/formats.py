@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 from dovetail.planning import IN_FLOATS, Remark, parse_pin
 from dovetail_runtime.engines import engines_of
 
-from dovetail_verify.accuracy.raising import Raised, meet_goals
-from dovetail_verify.accuracy.trials import LOW_FLOATS
+from dovetail_verify.accuracy.raising import EXHAUSTIVE, Limits, Raised, meet_goals
+from dovetail_verify.accuracy.trials import LOW_FLOATS, integer_nodes
 from dovetail_verify.floats_instead import FLOATS_INSTEAD
-from dovetail_verify.held_out import HeldOut
 from dovetail_verify.runners import trials_of
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.floats_instead import FloatsInstead
+    from dovetail_verify.held_out import HeldOut
 
 
 def meet_goals_over_formats(
-    job: CompileJob, proceed: Proceed, goals: Goals, floats: FloatsInstead | None = None
+    job: CompileJob, held_out: HeldOut, goals: Goals, floats: FloatsInstead | None = None, limits: Limits = EXHAUSTIVE
 ) -> Raised:
     """Compile a request so that it meets its goals in the cheapest formats of its backends.
 
@@ -39,43 +39,46 @@ def meet_goals_over_formats(
 
     Args:
         job: The compilation.
-        proceed: Compiles a request with some nodes raised.
+        held_out: The parts of its data, one of which is for the search.
         goals: Goals for every float output.
         floats: Decides whether floats are faster; None to keep integers.
+        limits: How long each search may take.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
-    held_out = HeldOut(job, proceed, searched=True)
 
     def met_by(request: Request) -> CompiledModel | None:
         asked = replace(request, data=held_out.request.data)
-        found = _met(job, held_out, partial(held_out.compile, request=asked), goals, asked)
+        found = _met(job, held_out, asked, goals, limits)
         return found.compiled if found.failure is None else None
 
     def instead(compiled: CompiledModel) -> Raised | None:
         faster = floats.of(compiled, met_by) if floats is not None else None
         return None if faster is None else Raised(faster)
 
-    found = _with_integers(job, held_out, goals, instead)
+    found = _with_integers(job, held_out, goals, instead, limits)
     return found if found.failure is not None else instead(found.compiled) or found
 
 
 def _with_integers(
-    job: CompileJob, held_out: HeldOut, goals: Goals, instead: Callable[[CompiledModel], Raised | None]
+    job: CompileJob,
+    held_out: HeldOut,
+    goals: Goals,
+    instead: Callable[[CompiledModel], Raised | None],
+    limits: Limits,
 ) -> Raised:
     """Meet the goals in all formats of the request."""
     integers = _followed_by_floats(job)
     if not integers:
-        return _met(job, held_out, held_out.compile, goals, held_out.request, instead=instead)
-    found = _met(job, held_out, held_out.compile, goals, held_out.request, IN_FLOATS, instead)
-    if found.failure is None and (_has_integers(found.compiled, integers) or _replaced(found.compiled)):
+        return _met(job, held_out, held_out.request, goals, limits, instead=instead)
+    found = _met(job, held_out, held_out.request, goals, limits, IN_FLOATS, instead)
+    if found.failure is None and (integer_nodes(found.compiled.plan) or _replaced(found.compiled)):
         return found
     kept = tuple(choice for choice in job.request.backends if choice.name not in integers)
-    without = replace(held_out.request, backends=kept)
-    found = _met(job, held_out, partial(held_out.compile, request=without), goals, without)
+    found = _met(job, held_out, replace(held_out.request, backends=kept), goals, limits)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
-    advice = f"lower the goal, or name {' or '.join(integers)} alone"
+    advice = f"{goals.way_out}, or name {' or '.join(integers)} alone"
     found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))
     return found
 
@@ -83,24 +86,20 @@ def _with_integers(
 def _met(
     job: CompileJob,
     held_out: HeldOut,
-    compile_: Callable[[Asked], CompiledModel],
-    goals: Goals,
     request: Request,
+    goals: Goals,
+    limits: Limits,
     level: str = "high",
     instead: Callable[[CompiledModel], Raised | None] | None = None,
 ) -> Raised:
+    compile_ = partial(held_out.compile, request=request)
     trials = trials_of(job.original, compile_, str(goals), request, job.ctx, job.progress, level, held_out.search)
-    return meet_goals(trials, request, goals, engines_of([job.ctx.host], job.ctx.registry), held_out.split, instead)
+    engines = engines_of([job.ctx.host], job.ctx.registry)
+    return meet_goals(trials, request, goals, engines, held_out.split, instead, limits)
 
 
 def _replaced(compiled: CompiledModel) -> bool:
     return any(remark.rule == FLOATS_INSTEAD for remark in compiled.plan.remarks)
-
-
-def _has_integers(compiled: CompiledModel, backends: Collection[str]) -> bool:
-    nodes = (node for node in compiled.plan.nodes if node.backend in backends)
-    formats = (format_ for node in nodes for format_ in (node.precision, *node.ports.values()))
-    return any(format_ is not None and format_.quantized for format_ in formats)
 
 
 def _followed_by_floats(job: CompileJob) -> Collection[str]:

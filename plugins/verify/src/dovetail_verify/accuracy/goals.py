@@ -107,6 +107,11 @@ class Goals:
     def __str__(self) -> str:
         return " ".join(_option(name, value) for name, value in self.as_dict().items())
 
+    @property
+    def way_out(self) -> str:
+        """What to do where the goals take too much."""
+        return "lower the goal"
+
     def check_data(self, data: object) -> None:
         """Check that goals have data to be measured on.
 
@@ -293,7 +298,7 @@ def record(
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)
         if any(node.backend != HOST for node in compiled.plan.nodes) and not low_nodes(compiled.plan):
             why = f"nothing is left in low precision: {goals} takes float32 everywhere; without it, {_worst(low)}"
-            compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice="lower the goal"))
+            compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=goals.way_out))
     return compiled
 
 
@@ -333,8 +338,13 @@ def figures(trial: AccuracyTrial) -> dict[str, float | None]:
 
 
 def _worst(trial: AccuracyTrial) -> str:
-    snr = trial.verification.worst_snr_db
+    return worst_of(trial.verification)
+
+
+def worst_of(verification: OutputVerification) -> str:
+    """Return the figure of the worst output in words, that of floats if there are any."""
+    snr = verification.worst_snr_db
     if snr is None:
-        worst = min(trial.verification.outputs, key=lambda output: output.rated_db)
+        worst = min(verification.outputs, key=lambda output: output.rated_db)
         return "exact" if worst.rated_db == math.inf else "broken" if worst.broken else worst.disagreement
     return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"SNR {snr:.1f} dB"

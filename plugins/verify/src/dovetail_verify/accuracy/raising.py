@@ -28,9 +28,24 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 6  # nodes named in a message
-_FIRST_RUNS = 26  # runs before a search stops splitting groups
-_MOST_RUNS = 34  # runs of both searches; together with validation and recompilation, fewer than 40
 _TIGHTER = 6.0  # dB to tighten the goal by if the held-out data misses it
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How long a search may take.
+
+    Attributes:
+        first: Runs before it stops splitting groups.
+        most: Runs of both searches; validation and recompilation take a few more.
+    """
+
+    first: int
+    most: int
+
+
+EXHAUSTIVE = Limits(26, 34)
+"""Those of a goal; a search for one takes fewer than 40 runs."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,7 @@ def meet_goals(
     engines: Engines,
     split: DataSplit,
     instead: Callable[[CompiledModel], Raised | None] | None = None,
+    limits: Limits = EXHAUSTIVE,
 ) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
 
@@ -64,6 +80,7 @@ def meet_goals(
         split: The data in parts; the search sees one of them, and another one judges.
         instead: Called with the result if it misses the goals with nothing raised, before a search: returns another
             result that is better than any that the search may find, or None.
+        limits: How long the search may take.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
@@ -93,7 +110,7 @@ def meet_goals(
         failure = _unreachable(baseline.high, trial.result, goals, baseline.locked)
         return Raised(record(trial, low, goals, runs(), split, groups, groups.groups), failure)
     units = sum(len(group.units) for group in groups.groups)
-    for wanted, most in ((aim, _FIRST_RUNS), (aim.tightened(_TIGHTER), _MOST_RUNS)):
+    for wanted, most in ((aim, limits.first), (aim.tightened(_TIGHTER), limits.most)):
         if wanted.missed(baseline.high.verification) or search.runs >= most:
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)

@@ -189,6 +189,15 @@ def low_nodes(plan: Plan) -> dict[str, str]:
     return found
 
 
+def integer_nodes(plan: Plan) -> list[str]:
+    """Return the nodes of a plan that compute in integers, or have a port in them."""
+    return [
+        node.name
+        for node in plan.nodes
+        if any(format_ is not None and format_.quantized for format_ in (node.precision, *node.ports.values()))
+    ]
+
+
 def noise_of(snr_db: float) -> float:
     """Convert an SNR in decibels to noise energy relative to the signal."""
     return 0.0 if snr_db == math.inf else BROKEN if snr_db == -math.inf else min(10 ** (-snr_db / 10), BROKEN)
