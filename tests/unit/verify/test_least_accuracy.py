@@ -69,7 +69,8 @@ def test_what_costs_nothing_stays_in_integers(timed):
     (why,) = said(compiled)
     assert f"more of them leave SNR {whole.verification.worst_snr_db:.1f} dB at the worst output" in why
     assert "below the 20 dB where a result has a warning" in why and "which nothing was calibrated with" in why
-    assert "and no search saw" in compiled.verification.held_back and "accuracy" not in compiled.plan.summary
+    assert "which nothing was calibrated with" in compiled.verification.held_back
+    assert "accuracy" not in compiled.plan.summary
 
 
 def test_the_floats_are_those_of_the_request(timed):

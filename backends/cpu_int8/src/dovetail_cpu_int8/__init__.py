@@ -30,6 +30,7 @@ def register(registry):
     registry.option("max-size", "dovetail_cpu_int8.max_size:MAX_SIZE")
     registry.observer("signed-symmetric", "dovetail_cpu_int8.observers:SignedSymmetric")
     registry.observer("reduced-range", "dovetail_cpu_int8.observers:ReducedRange")
+    registry.fact("dequantizes", "dovetail_cpu_int8.facts:dequantizes")
     registry.fact("turns_values", "dovetail_cpu_int8.facts:turns_values")
     registry.backend("cpu-int8", "dovetail_cpu_int8:cpu_int8.yaml")
     registry.conformance("cpu-int8", "dovetail_cpu_int8:conformance.yaml")

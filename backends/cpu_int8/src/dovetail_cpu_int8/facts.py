@@ -17,6 +17,16 @@ _MOST_READERS = 64
 """Readers visited per node, which keeps the cost of the fact linear in the model's size."""
 
 
+def dequantizes(node: ir.Node) -> bool:
+    """Check whether a node reads what the source model has in integers, with a scale of its own.
+
+    Another scale would round such numbers once more: a weight with a scale per channel would get one for all of them.
+    Engines read the source's conversions as they are.
+    """
+    producers = (value.producer() for value in node.inputs if value is not None)
+    return any(one is not None and one.op_type == "DequantizeLinear" and is_onnx(one) for one in producers)
+
+
 def turns_values(node: ir.Node) -> bool:
     """Check whether the rows of a table multiply computed values, as the cosines and sines of positions do.
 

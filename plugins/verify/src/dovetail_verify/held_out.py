@@ -30,22 +30,21 @@ class HeldOut:
         job: The compilation; its request has data.
         proceed: Compiles it.
         searched: Whether a search needs a part of its own.
-        request: What is compiled instead of the job's request, such as one with other scales.
 
     Attributes:
         split: The parts.
-        request: What is compiled, with the data that calibrates.
+        request: The job's request with the data that calibrates.
         search, judgment: The parts that a search sees, and that judge.
 
     Raises:
         DovetailError: The data does not match the model.
     """
 
-    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool, request: Request | None = None):
+    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool):
         self._job, self._proceed = job, proceed
-        divided = _divided(job, searched)
+        divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched))
         self.split = divided.split
-        self.request = replace(request or job.request, data=divided.calibration)
+        self.request = replace(job.request, data=divided.calibration)
         self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
 
     def compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
@@ -81,18 +80,13 @@ class _Divided:
 
     split: DataSplit
     calibration: object
-    searched: bool
 
-
-def _divided(job: CompileJob, searched: bool) -> _Divided:
-    """Return the parts of a job's data; a search that follows a compilation without one divides it again."""
-    kept = job.ctx.kept.get(_Divided)
-    if kept is not None and kept.searched >= searched:
-        return kept
-    run = source_runner(job.original, job.ctx)
-    split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
-    job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
-    return job.ctx.kept.put(_Divided(split, calibration, searched))
+    @classmethod
+    def of(cls, job: CompileJob, searched: bool) -> _Divided:
+        run = source_runner(job.original, job.ctx)
+        split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
+        job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
+        return cls(split, calibration)
 
 
 def data_of_search(job: CompileJob) -> tuple[object, object]:
@@ -105,7 +99,7 @@ def data_of_search(job: CompileJob) -> tuple[object, object]:
     """
     if job.keywords.get("verify") is False:
         return job.request.data, job.request.data
-    divided = job.ctx.kept.get(_Divided) or _divided(job, searched=True)
+    divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched=True))
     return divided.calibration, divided.split.part(Use.SEARCH)
 
 

@@ -252,31 +252,35 @@ def _compiled(
     if divided:
         held_out = HeldOut(job, proceed, searched=False)
         compiled = held_out.compile()
-        return (compiled, held_out) if given else _within_reason(job, proceed, held_out, compiled, floats)
+        return (compiled if given else _within_reason(job, held_out, compiled, floats)), held_out
     compiled = proceed()
     record_use(compiled, data)
     return compiled, None
 
 
 def _within_reason(
-    job: CompileJob, proceed: Proceed, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
-) -> tuple[CompiledModel, HeldOut]:
-    """Return a result without nodes that are too costly in integers, or in floats, and the data that judges it.
+    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
+) -> CompiledModel:
+    """Return a result without nodes that are too costly in integers, or without any if they leave too little.
 
-    Without any integers, if these are slower than floats or leave too little.
+    The same if they are slower than floats; and if the original has integers, a result that gives no less than these.
     """
     from dovetail_verify.accuracy.costly_nodes import as_accurate, without_costly_nodes
     from dovetail_verify.accuracy.least_accuracy import above_least
+    from dovetail_verify.accuracy.source_integers import with_source_integers
 
     def instead(result: CompiledModel) -> CompiledModel | None:
         return floats.of(result, as_accurate(job, held_out, result)) if floats is not None else None
 
     if (faster := instead(compiled)) is not None:
-        return faster, held_out
-    result, request = without_costly_nodes(job, held_out, compiled)
-    if result is not compiled and (faster := instead(result)) is not None:
-        return faster, held_out
-    return above_least(job, proceed, held_out, result, request)
+        return faster
+    shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
+    if (kept := with_source_integers(job, held_out, compiled, shapes)) is not compiled:
+        return kept
+    considered = without_costly_nodes(job, held_out, compiled)
+    if considered.compiled is not compiled and (faster := instead(considered.compiled)) is not None:
+        return faster
+    return above_least(job, held_out, considered, shapes)
 
 
 def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:

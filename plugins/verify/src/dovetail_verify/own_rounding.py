@@ -13,13 +13,16 @@ from dovetail_verify.compare import verify
 from dovetail_verify.runners import reference_runner, source_runner
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
 
     from dovetail_verify.compare import OutputVerification
 
 _ROUNDS = ("Quantize", "QLinear", "QAttention", "QGemm")  # beginnings of the names of operators that round
-_FINE = 30.0  # dB; whatever is nearer needs no explanation
+FINE = 30.0
+"""Decibels from an original that rounds; whatever is nearer needs no explanation."""
+
 _BATCHES = 8
 
 
@@ -39,15 +42,13 @@ def own_rounding(original: Model, found: OutputVerification, data: object, ctx: 
         A sentence; empty if the original does not round, if the result is near, or if both runs are equal.
     """
     worst = found.worst_snr_db
-    if data is None or worst is None or not -math.inf < worst < _FINE or not _rounds(original):
+    if data is None or worst is None or not -math.inf < worst < FINE or not any(map(rounds, original.nodes())):
         return ""
-    run = source_runner(original, ctx)
     try:
-        few = [feeds for feeds, _ in islice(batches(original, data, None, run), _BATCHES)]
-        itself = verify(original, run, reference_runner(original, ctx, {"optimize": "none"}), few).worst_snr_db
+        itself = distance_from_itself(original, data, ctx)
     except DovetailError:
         return ""  # it explains a figure that stands without it
-    if itself is None or not -math.inf < itself < 2 * _FINE:
+    if itself is None or not -math.inf < itself < 2 * FINE:
         return ""
     return (
         f"the original rounds to integers as it runs: without the optimizations of its engine it is {itself:.1f} dB "
@@ -55,5 +56,22 @@ def own_rounding(original: Model, found: OutputVerification, data: object, ctx: 
     )
 
 
-def _rounds(model: Model) -> bool:
-    return any(name.startswith(_ROUNDS) for name in (node.op_type.removeprefix("Dynamic") for node in model.nodes()))
+def distance_from_itself(original: Model, data: object, ctx: Context) -> float | None:
+    """Return the SNR of the worst float output of an original without its engine's optimizations; None without one.
+
+    Args:
+        original: The original.
+        data: What to measure on, of which a few batches are run.
+        ctx: The context, with the host.
+
+    Raises:
+        DovetailError: The original cannot be run.
+    """
+    run = source_runner(original, ctx)
+    few = [feeds for feeds, _ in islice(batches(original, data, None, run), _BATCHES)]
+    return verify(original, run, reference_runner(original, ctx, {"optimize": "none"}), few).worst_snr_db
+
+
+def rounds(node: ir.Node) -> bool:
+    """Check whether a node of an original rounds numbers to integers."""
+    return node.op_type.removeprefix("Dynamic").startswith(_ROUNDS)

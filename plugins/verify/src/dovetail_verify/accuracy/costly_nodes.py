@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
@@ -39,8 +39,16 @@ def chooses_integers(job: CompileJob, compiled: CompiledModel) -> bool:
     return not asked and any(node.backend in integers for node in compiled.plan.nodes)
 
 
-def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> tuple[CompiledModel, Request]:
-    """Return a result in integers without those nodes that alone leave less than 25 dB at an output, and its request.
+class Considered(NamedTuple):
+    """A result, the request with the scales that it has, and its SNR on the samples that calibrate."""
+
+    compiled: CompiledModel
+    request: Request
+    snr_db: float = math.inf
+
+
+def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> Considered:
+    """Return a result in integers without those nodes that alone leave less than 25 dB at an output.
 
     They are computed in float32, and a remark names them. Where the result leaves less than 25 dB, it is first compared
     with one of other activations (`activations=asymmetric` where the backend's file has that), and with those without
@@ -57,7 +65,7 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     """
     request = held_out.request
     if not chooses_integers(job, compiled) or (before := _worst(job, held_out, compiled)) >= _POOR:
-        return compiled, request
+        return Considered(compiled, request)
     compiled, request, before = _with_better_scales(job, held_out, compiled, before)
     # Layers of a result whose channels were scaled cannot be compared.
     looked_at = compiled if (unscaled := _unscaled(request, compiled)) is None else held_out.compile(request=unscaled)
@@ -70,20 +78,20 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     except DovetailError as error:  # some results cannot be looked at node by node
         why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
         compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=error.hint))
-        return compiled, request
+        return Considered(compiled, request, before)
     integers = _integers_here(job)
     measured = [layer for layer in layers if layer.at_outputs is not None and layer.backend in integers]
     costly = [layer for layer in measured if layer.at_outputs is not None and layer.at_outputs < _POOR]
     names = [name for layer in costly for name in (layer.node, *layer.moving)]
     if not names:
         _remark_in_vain(compiled, before, f"no node alone leaves less than {_POOR:g} dB: the errors of many add up")
-        return compiled, request
+        return Considered(compiled, request, before)
     asks = f"in integers alone it leaves less than {_POOR:g} dB"
     better = held_out.compile(dict.fromkeys(names, ("high", asks)), request)
     after = _worst(job, held_out, better)
     if after <= before:
         _remark_in_vain(compiled, before, f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB")
-        return compiled, request
+        return Considered(compiled, request, before)
     said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
     more = ", ..." if len(costly) > _NAMED else ""
     why = (
@@ -95,7 +103,7 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         *(remark for remark in compiled.plan.remarks if remark.rule == _BETTER_SCALES),
         Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice),
     ]
-    return better, request
+    return Considered(better, request, after)
 
 
 def _remark_in_vain(compiled: CompiledModel, before: float, found: str) -> None:

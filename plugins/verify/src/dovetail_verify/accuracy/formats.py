@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 
 
 def meet_goals_over_formats(
-    job: CompileJob, held_out: HeldOut, goals: Goals, floats: FloatsInstead | None = None, limits: Limits = EXHAUSTIVE
+    job: CompileJob,
+    held_out: HeldOut,
+    goals: Goals,
+    floats: FloatsInstead | None = None,
+    request: Request | None = None,
+    limits: Limits = EXHAUSTIVE,
 ) -> Raised:
     """Compile a request so that it meets its goals in the cheapest formats of its backends.
 
@@ -39,9 +44,10 @@ def meet_goals_over_formats(
 
     Args:
         job: The compilation.
-        held_out: The parts of its data, one of which is for the search.
+        held_out: The parts of its data.
         goals: Goals for every float output.
         floats: Decides whether floats are faster; None to keep integers.
+        request: What is compiled instead of the job's request, such as one with other scales.
         limits: How long each search may take.
 
     Raises:
@@ -57,13 +63,15 @@ def meet_goals_over_formats(
         faster = floats.of(compiled, met_by) if floats is not None else None
         return None if faster is None else Raised(faster)
 
-    found = _with_integers(job, held_out, goals, instead, limits)
+    asked = replace(request, data=held_out.request.data) if request is not None else held_out.request
+    found = _with_integers(job, held_out, asked, goals, instead, limits)
     return found if found.failure is not None else instead(found.compiled) or found
 
 
 def _with_integers(
     job: CompileJob,
     held_out: HeldOut,
+    request: Request,
     goals: Goals,
     instead: Callable[[CompiledModel], Raised | None],
     limits: Limits,
@@ -71,12 +79,12 @@ def _with_integers(
     """Meet the goals in all formats of the request."""
     integers = _followed_by_floats(job)
     if not integers:
-        return _met(job, held_out, held_out.request, goals, limits, instead=instead)
-    found = _met(job, held_out, held_out.request, goals, limits, IN_FLOATS, instead)
+        return _met(job, held_out, request, goals, limits, instead=instead)
+    found = _met(job, held_out, request, goals, limits, IN_FLOATS, instead)
     if found.failure is None and (integer_nodes(found.compiled.plan) or _replaced(found.compiled)):
         return found
-    kept = tuple(choice for choice in job.request.backends if choice.name not in integers)
-    found = _met(job, held_out, replace(held_out.request, backends=kept), goals, limits)
+    kept = tuple(choice for choice in request.backends if choice.name not in integers)
+    found = _met(job, held_out, replace(request, backends=kept), goals, limits)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
     advice = f"{goals.way_out}, or name {' or '.join(integers)} alone"
     found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))

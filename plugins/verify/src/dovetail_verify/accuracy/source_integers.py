@@ -1,0 +1,93 @@
+"""Originals that are in integers already: no backend gives less than these integers, or the host computes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from dovetail.errors import DovetailError
+from dovetail.ir import name_of
+from dovetail.passes import Context
+from dovetail.planning import IN_FLOATS, Remark
+
+from dovetail_verify.accuracy.costly_nodes import chooses_integers
+from dovetail_verify.accuracy.goals import worst_of
+from dovetail_verify.compiled_from import exact_model
+from dovetail_verify.own_rounding import FINE, distance_from_itself, rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+    from dovetail.ir import Model
+    from dovetail.plugin import CompiledModel, CompileJob
+
+    from dovetail_verify.held_out import HeldOut
+
+_CLEAR = 1.0  # dB
+_KEPT = "the original's own integers are computed as the original has them"
+
+SOURCE_INTEGERS = "source-integers"
+"""The rule of the remark on a result whose original has integers that the host computes."""
+
+
+def with_source_integers(
+    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, shapes: Mapping[str, Sequence[int]]
+) -> CompiledModel:
+    """Return a result that is no farther from an original in integers than this is from itself.
+
+    An engine of a backend may fuse such integers in another way than the engine that runs the original, and each sum
+    that it rounds to another integer is carried on. If the result has less than 30 dB, and less than the original
+    without its engine's optimizations, the host computes the integers: the whole model if a backend quantizes nothing
+    more, else the nodes that round or read what was rounded, if that is better.
+
+    Args:
+        job: The compilation.
+        held_out: Its data, a part of which judges.
+        compiled: The result of the request as it is.
+        shapes: Shapes of inputs by name that the model leaves open.
+    """
+    if not any(map(rounds, job.original.graph)) or not chooses_integers(job, compiled):
+        return compiled
+    try:
+        before = held_out.judged(compiled, shapes)
+        worst = before.worst_snr_db
+        if worst is None or worst >= FINE:
+            return compiled
+        itself = distance_from_itself(job.original, held_out.judgment, job.ctx)
+        if itself is None or worst >= min(itself, FINE) - _CLEAR:
+            return compiled
+        if compiled.plan.values:  # the backend quantizes what the original has in floats
+            ctx = Context(held_out.request, plugins=job.ctx.plugins)
+            named, _ = exact_model(job.original, compiled, ctx, job.passes, job.progress)
+            kept = held_out.compile(dict.fromkeys(_in_integers(named), (IN_FLOATS, _KEPT)))
+        else:
+            kept = held_out.compile(request=replace(held_out.request, backends=(), strategy=None))
+        after = held_out.judged(kept, shapes)
+    except DovetailError:
+        return compiled  # whoever compares the result later says why that fails
+    if (after.worst_snr_db or 0.0) < worst + _CLEAR:
+        return compiled
+    alike = "is the same" if itself == math.inf else f"is {itself:.1f} dB from itself"
+    why = (
+        f"the host computes the original's own integers, because elsewhere the worst output has {worst_of(before)}, "
+        f"and the original {alike} without its engine's optimizations; it has {worst_of(after)} now"
+    )
+    advice = "--all-integers leaves them where the request has them"
+    kept.plan.remarks.append(Remark("analysis", "", "accuracy", SOURCE_INTEGERS, why, advice=advice))
+    kept.verification = after
+    return kept
+
+
+def _in_integers(model: Model) -> Iterator[str]:
+    """Yield the names of the nodes that convert to or from integers, or read what was converted."""
+    for node in model.graph:
+        producers = (value.producer() for value in node.inputs if value is not None)
+        if _converts(node) or any(one is not None and _converts(one) for one in producers):
+            yield name_of(node)
+
+
+def _converts(node: ir.Node) -> bool:
+    return node.op_type == "DequantizeLinear" or rounds(node)
