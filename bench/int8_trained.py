@@ -33,6 +33,7 @@ from trained_nets.wheels import Wheels
 BY_NAME = {net.name: net for net in TRAINED}
 DECIBELS, GOOD_ENOUGH, TURNS = 1.0, 45.0, 15
 OURS = "ours"
+DECISIONS = ("costly-nodes", "better-scales", "least-accuracy", "floats-instead", "source-integers")
 
 
 def in_openvino(path: Path) -> candidates.Run:
@@ -70,7 +71,7 @@ def measured(name: str, options: argparse.Namespace) -> dict:
 
     def ours() -> candidates.Run:
         compiled = dovetail.compile(model, options.backend, data=data)
-        notes.extend(remark.reason for remark in compiled.plan.remarks if remark.rule == "costly-nodes")
+        notes.extend(remark.reason for remark in compiled.plan.remarks if remark.rule in DECISIONS)
         notes.append(f"said {compiled.verification.worst_snr_db}")
         compiled.options["threads"] = candidates.THREADS
         return compiled.executor().run
@@ -188,6 +189,8 @@ def main() -> None:
             options.json.write_text(json.dumps(list(results.values()), indent=1))
     table([row(result) for result in results.values()])
     for result in results.values():
+        for said in result.get("notes", ()):
+            print(f"{result['net']}: {said}")
         for who, said in result["failures"].items():
             print(f"{result['net']}, {who}: {said}")
 

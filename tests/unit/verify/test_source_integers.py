@@ -57,7 +57,7 @@ def test_nothing_is_rounded_a_second_time(which, more):
 @pytest.fixture
 def nothing_is_near(monkeypatch):
     """Stands for deep nets, where a few sums that an engine rounds otherwise are carried on until nothing is near."""
-    monkeypatch.setattr(source_integers, "FINE", 1000.0)
+    monkeypatch.setattr(source_integers, "_SAME", 1000.0)
     monkeypatch.setattr(source_integers, "distance_from_itself", lambda *_: 999.0)
 
 
@@ -81,7 +81,7 @@ def test_what_a_backend_quantizes_besides_stays_there(nothing_is_near, monkeypat
 
 
 def test_an_original_that_is_as_far_from_itself_stays(monkeypatch):
-    monkeypatch.setattr(source_integers, "FINE", 1000.0)
+    monkeypatch.setattr(source_integers, "_SAME", 1000.0)
     monkeypatch.setattr(source_integers, "distance_from_itself", lambda *_: 10.0)
     compiled = dovetail.compile(net("QDQ"), "cpu-int8", data=DATA)
     assert set(backends(compiled).values()) == {"cpu-int8"} and not said(compiled)

@@ -15,7 +15,7 @@ from dovetail.planning import IN_FLOATS, Remark
 from dovetail_verify.accuracy.costly_nodes import chooses_integers
 from dovetail_verify.accuracy.goals import worst_of
 from dovetail_verify.compiled_from import exact_model
-from dovetail_verify.own_rounding import FINE, distance_from_itself, rounds
+from dovetail_verify.own_rounding import distance_from_itself, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from dovetail_verify.held_out import HeldOut
 
 _CLEAR = 1.0  # dB
+_SAME = 60.0  # dB; rounding of float32 alone differs by as much between engines
 _KEPT = "the original's own integers are computed as the original has them"
 
 SOURCE_INTEGERS = "source-integers"
@@ -39,7 +40,7 @@ def with_source_integers(
     """Return a result that is no farther from an original in integers than this is from itself.
 
     An engine of a backend may fuse such integers in another way than the engine that runs the original, and each sum
-    that it rounds to another integer is carried on. If the result has less than 30 dB, and less than the original
+    that it rounds to another integer is carried on. If the result has less than 60 dB, and less than the original
     without its engine's optimizations, the host computes the integers: the whole model if a backend quantizes nothing
     more, else the nodes that round or read what was rounded, if that is better.
 
@@ -54,10 +55,10 @@ def with_source_integers(
     try:
         before = held_out.judged(compiled, shapes)
         worst = before.worst_snr_db
-        if worst is None or worst >= FINE:
+        if worst is None or worst >= _SAME:
             return compiled
         itself = distance_from_itself(job.original, held_out.judgment, job.ctx)
-        if itself is None or worst >= min(itself, FINE) - _CLEAR:
+        if itself is None or worst >= min(itself, _SAME) - _CLEAR:
             return compiled
         if compiled.plan.values:  # the backend quantizes what the original has in floats
             ctx = Context(held_out.request, plugins=job.ctx.plugins)
