@@ -184,3 +184,19 @@ def test_where_nothing_is_on_a_backend_nothing_is_said_of_calibration():
     compiled = dovetail.compile(model, "ppl-int8", data={"x": np.ones((4, 8), np.float32)})
     assert all(node.backend == "host" for node in compiled.plan.nodes)
     assert compiled.verification.held_back == ""
+
+
+@pytest.mark.parametrize(
+    ("backend", "request_", "is_calibrated"),
+    [
+        ("cpu-bf16", {}, True),
+        ("cpu-bf16", {"high": ["*"]}, False),
+        ("cpu-int8", {"compare_floats": False}, True),
+        ("cpu-int8", {"high": ["*"]}, False),
+    ],
+)
+def test_data_calibrates_what_is_in_integers_or_low_floats(product, backend, request_, is_calibrated):
+    data = {"x": np.random.default_rng(0).standard_normal((48, 16)).astype(np.float32)}
+    compiled = dovetail.compile(product, backend, data=data, **request_)
+    assert any(node.backend == backend for node in compiled.plan.nodes)
+    assert bool(dovetail.verify(product, compiled, data).held_back) == is_calibrated

@@ -11,6 +11,7 @@ from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import DataSplit, Use, split_data
 from dovetail_runtime.data.sources import data_digest
 
+from dovetail_verify.accuracy.trials import low_nodes
 from dovetail_verify.runners import source_runner
 
 if TYPE_CHECKING:
@@ -106,12 +107,14 @@ def data_of_search(job: CompileJob) -> tuple[object, object]:
 def record_use(compiled: CompiledModel, data: object, split: DataSplit | None = None) -> None:
     """Write into the plan which data calibrated a result, and which part of it did not; without parts, all of it did.
 
+    Nothing is written where no node computes in integers or 16-bit floats, since values say nothing about the others.
+
     Args:
         compiled: The result.
         data: The data that it was compiled with.
         split: Its parts.
     """
-    learned = any(node.backend != HOST for node in compiled.plan.nodes)
+    learned = any(node.backend != HOST for node in compiled.plan.nodes) and low_nodes(compiled.plan)
     if not learned or not (digest := data_digest(data)):
         return
     parts = {use.value: split.uses.count(use) for use in Use if use in split.uses} if split is not None else {}
