@@ -11,6 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail_runtime.data_workers import DataWorkers, data_workers, working_on
 from dovetail_verify import layer_parts, parts
 from dovetail_verify.metrics import DifferenceSums
+from dovetail_verify.sent_results import packed, unpacked
 
 NET = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N, 4] x) => (float[N, 4] y, int64[N, 1] best)
@@ -36,7 +37,8 @@ def saved(tmp_path):
 def asked(monkeypatch):
     """The tasks that were done."""
     found = []
-    monkeypatch.setattr(parts, "_verified", lambda task, work=parts._verified: found.append(task) or work(task))
+    verified = parts._verified
+    monkeypatch.setattr(parts, "_verified", lambda task, sent: found.append(task) or verified(task, sent))
     return found
 
 
@@ -65,7 +67,7 @@ def test_a_saved_result_is_verified_in_parts_when_it_is_compiled(saved, asked, t
     "answer", [{}, {"said": [], "batches": [[0, {"y": {"signal": 1}}]]}, {"said": [], "batches": 3}]
 )
 def test_an_answer_that_is_not_valid(saved, monkeypatch, answer):
-    monkeypatch.setattr(parts, "_verified", lambda task: answer)
+    monkeypatch.setattr(parts, "_verified", lambda task, sent: answer)
     invalid = pytest.raises(DovetailError, match="a worker gives an answer that is not valid")
     with ThreadPoolExecutor(1) as executor, working_on(DataWorkers(executor)), invalid:
         dovetail.verify(*saved)
@@ -101,3 +103,84 @@ def test_an_answer_about_layers_that_is_not_valid(saved, monkeypatch, answer):
     invalid = pytest.raises(DovetailError, match="a worker gives an answer that is not valid")
     with ThreadPoolExecutor(1) as executor, working_on(DataWorkers(executor)), invalid:
         dovetail.layer_errors(*saved)
+
+
+def chain(path, products=6):
+    """Products with columns of very different sizes, which 16-bit floats and integers lose differently."""
+    rng = np.random.default_rng(0)
+    nodes, weights, value = [], [], "x"
+    for at in range(products):
+        weight = rng.standard_normal((16, 16)) * 10.0 ** rng.uniform(-1, 1, 16)
+        weights.append(onnx.numpy_helper.from_array((weight / 8).astype(np.float32), f"w{at}"))
+        nodes.append(onnx.helper.make_node("MatMul", [value, f"w{at}"], [f"h{at}"], f"product{at}"))
+        nodes.append(onnx.helper.make_node("Softmax" if at % 2 else "Tanh", [f"h{at}"], [f"t{at}"], f"curve{at}"))
+        value = f"t{at}"
+    ends = [onnx.helper.make_tensor_value_info(name, 1, ["N", 16]) for name in ("x", value)]
+    graph = onnx.helper.make_graph(nodes, "chain", ends[:1], ends[1:], weights)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+
+
+@pytest.fixture
+def searched(tmp_path):
+    """A model whose goals need a search, and a folder of samples."""
+    chain(tmp_path / "net.onnx")
+    (tmp_path / "data").mkdir()
+    rng = np.random.default_rng(1)
+    for number in range(16):
+        np.savez(tmp_path / "data" / f"{number:02}.npz", x=rng.standard_normal((4, 16)).astype(np.float32))
+    return tmp_path / "net.onnx", tmp_path / "data"
+
+
+@pytest.mark.parametrize(("backend", "goal"), [("cpu-bf16", 64), ("cpu-int8", 54)])
+def test_a_search_on_parts_of_the_data_gives_the_plan_of_one_process(searched, asked, backend, goal):
+    model, data = searched
+    how = {"data": data, "min_snr": goal, "compare_floats": False}
+    here = dovetail.compile(model, backend, **how)
+    with ThreadPoolExecutor(2) as executor:
+        there = dovetail.compile(model, backend, **how, executor=executor)
+    trials = there.plan.summary["accuracy"]["runs"]
+    assert trials > 1 and len(asked) >= 2 * trials, "every trial is compared in parts"
+    assert here.plan.summary["accuracy"]["raised"]
+    assert str(there.plan) == str(here.plan)
+    assert there.verification.as_dict() == here.verification.as_dict()
+
+
+class Mortal(ThreadPoolExecutor):
+    """Loses the workers of some tasks."""
+
+    submitted = 0
+
+    def submit(self, work, /, *given, **named):
+        self.submitted += 1
+        if self.submitted % 4 == 0:
+            return super().submit(lost)
+        return super().submit(work, *given, **named)
+
+
+def lost():
+    raise ConnectionError("the worker is gone")
+
+
+def test_a_worker_that_is_lost_costs_a_search_its_task(searched):
+    model, data = searched
+    how = {"data": data, "min_snr": 64, "compare_floats": False}
+    with Mortal(2) as executor:
+        there = dovetail.compile(model, "cpu-bf16", **how, executor=executor)
+    assert executor.submitted > 4
+    assert str(there.plan) == str(dovetail.compile(model, "cpu-bf16", **how).plan)
+
+
+def test_a_result_that_is_sent_is_left_as_it_is(searched):
+    model, data = searched
+    compiled = dovetail.compile(model, "cpu-int8", data=data, verify=False)
+    before = str(compiled.plan)
+    content = packed(compiled)
+    assert str(compiled.plan) == before and compiled.saved_to is None
+    other = unpacked(content, dovetail.load_plugins()).compiled
+    feeds = {"x": np.load(data / "00.npz")["x"]}
+    assert all(np.array_equal(array, other.run(feeds)[name]) for name, array in compiled.run(feeds).items())
+
+
+def test_a_result_that_is_sent_and_damaged():
+    with pytest.raises(DovetailError, match="a result that was sent cannot be read"):
+        unpacked(b"nonsense", dovetail.load_plugins())

@@ -22,6 +22,7 @@ from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.goals import Goals
 from dovetail_verify.accuracy.ranking import rank
+from dovetail_verify.accuracy.trials_of_request import trials_of
 from dovetail_verify.arguments import decibels_of, shapes_of
 from dovetail_verify.compiled_from import exact_model, fill_in_nodes, request_of_result
 from dovetail_verify.held_out import fixed_shapes, seen_before
@@ -31,7 +32,7 @@ from dovetail_verify.layers import check_order
 from dovetail_verify.own_rounding import own_rounding
 from dovetail_verify.parts import compared
 from dovetail_verify.programs import measured_programs
-from dovetail_verify.runners import reference_runner, source_runner, trials_of
+from dovetail_verify.runners import reference_runner, source_runner
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

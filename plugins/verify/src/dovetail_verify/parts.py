@@ -1,13 +1,14 @@
 """Comparison of a result with its original: here, or on parts of the data, each in another process.
 
-The differences of all batches are added in the order of the data.
+The differences of all batches are added in the order of the data. A result is read where it was saved; the trials of a
+search are sent.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +16,12 @@ from dovetail.errors import DovetailError
 from dovetail_runtime.data.file_items import FileItems
 from dovetail_runtime.data_workers import DataWorkers, answering, data_workers
 
+from dovetail_verify.accuracy.trials import CachedOriginal
 from dovetail_verify.batch_differences import by_batch
 from dovetail_verify.compare import summed, verify
 from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.runners import reference_runner, runner, source_runner
+from dovetail_verify.sent_results import can_be_sent, packed, unpacked
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -54,24 +57,36 @@ def compared(
 
 
 def verified_in_parts(
-    workers: DataWorkers, original: Model, result: CompiledModel, data: object, progress: Progress | None
+    workers: DataWorkers,
+    original: Model,
+    result: CompiledModel,
+    data: object,
+    progress: Progress | None,
+    others: float = 0.0,
+    sent: bool = False,
 ) -> OutputVerification | None:
     """Compare a result with its original, part by part in other processes; see `compare.verify`.
 
+    Args:
+        workers: The processes.
+        original, result, data, progress, others: See there.
+        sent: Send a result that is not saved.
+
     Returns:
-        The comparison; None where the workers do not find the files: a model in memory, a result that is not saved, or
-        data that is not in several files.
+        The comparison; None where the workers do not find the files: a model in memory, a result that is neither saved
+        nor can be sent, or data that is not in several files.
 
     Raises:
         DovetailError: A part of the data does not fit, or no machine finishes it.
     """
     source, folder = original.path, folder_of(result)
-    parts = workers.divided(original, data) if source is not None and folder is not None else []
+    sends = sent and folder is None and can_be_sent(result)
+    parts = workers.divided(original, data) if source is not None and (folder is not None or sends) else []
     if not parts or source is None or original.revision:
         return None
-    both = {"original": str(source.absolute()), "result": str(folder)}
+    both = {"original": str(source.absolute()), "result": folder and str(folder)}
     tasks = [{**both, "data": part.as_dict()} for part in parts]
-    answers = workers.run(verify_part, tasks, b"", progress, "verify, parts")
+    answers = workers.run(verify_part, tasks, packed(result) if sends else b"", progress, "verify, parts")
     try:
         said = dict.fromkeys(str(text) for answer in answers for text in answer["said"])
         batches = [
@@ -82,7 +97,7 @@ def verified_in_parts(
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
     batches.sort(key=lambda one: one[:2])  # of one file, a worker's order is that of the file
-    found = summed(original, [differences for _, _, differences in batches])
+    found = summed(original, [differences for _, _, differences in batches], None, others)
     found.cut = list(said)
     return found
 
@@ -100,21 +115,22 @@ def verify_part(text: str, model: bytes) -> str:
 
     Args:
         text: The task.
-        model: Nothing: models are read where they lie.
+        model: The result, if it was sent; other models are read where they lie.
 
     Returns:
         The answer; see `dovetail_runtime.data_workers`.
     """
-    return answering(lambda: _verified(json.loads(text)))
+    return answering(lambda: _verified(json.loads(text), model))
 
 
-def _verified(task: Mapping[str, Any]) -> dict[str, Any]:
+def _verified(task: Mapping[str, Any], sent: bytes) -> dict[str, Any]:
     from dovetail import api
-    from dovetail.passes import Context, Request
 
     plugins = plugins_without(tuple(task["blocked"]))
-    original, result = api.open(task["original"], plugins), api.load(task["result"], plugins)
-    runs = reference_runner(original, Context(Request(), plugins=plugins)), runner(result)
+    folder, path = task["result"], Path(task["original"])
+    result = unpacked(sent, plugins).compiled if folder is None else api.load(folder, plugins)
+    original, run = _original(path, _state_of(path), plugins)
+    runs = run, runner(result)
     said: list[str] = []
     found: list[tuple[int, dict[str, Any]]] = []
     items = FileItems.from_dict(task["data"])
@@ -122,6 +138,25 @@ def _verified(task: Mapping[str, Any]) -> dict[str, Any]:
         differences = by_batch(original, *runs, part, result.model, said.append)
         found += [(part.numbers[0], {name: sums.as_dict() for name, sums in one.items()}) for one in differences]
     return {"batches": found, "said": list(dict.fromkeys(said))}
+
+
+@lru_cache(maxsize=1)
+def _original(path: Path, state: tuple[int, int], plugins: PluginSet) -> tuple[Model, CachedOriginal]:
+    """Return the model of a file, and what runs it, kept with its outputs for the next trial of a search."""
+    from dovetail import api
+    from dovetail.passes import Context, Request
+
+    original = api.open(path, plugins)
+    return original, CachedOriginal(reference_runner(original, Context(Request(), plugins=plugins)))
+
+
+def _state_of(path: Path) -> tuple[int, int]:
+    """Return time and size of a file, which say that it is still the same; those of none if there is no such file."""
+    try:
+        state = path.stat()
+    except OSError:
+        return 0, 0  # opening it says what is wrong
+    return state.st_mtime_ns, state.st_size
 
 
 @cache

@@ -1,9 +1,9 @@
-"""Functions that run a result and its original, once or in trials of a request."""
+"""Functions that run a result and its original."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.ir import Model
-    from dovetail.passes import Context, Progress, Request
-    from dovetail.plugin import Asked, CompiledModel
-
-    from dovetail_verify.accuracy.trials import AccuracyTrials
+    from dovetail.passes import Context
+    from dovetail.plugin import CompiledModel
 
 
 def reference_runner(
@@ -80,36 +78,3 @@ def searching() -> Iterator[None]:
         yield
     finally:
         TRIAL.reset(token)
-
-
-def trials_of(
-    original: Model,
-    proceed: Callable[[Asked], CompiledModel],
-    asks: str,
-    request: Request,
-    ctx: Context,
-    progress: Progress | None,
-    level: str = "high",
-    data: object = None,
-) -> AccuracyTrials:
-    """Create trials of a request.
-
-    Args:
-        original: The model.
-        proceed: Compiles the request.
-        asks: The goal to name in remarks.
-        request: The request.
-        ctx: A context of the request.
-        progress: Called with (what, done, total).
-        level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
-        data: What to measure on; that of the request by default.
-    """
-    from dovetail_verify.accuracy.trials import AccuracyTrials
-
-    def compile_with(raised: Collection[str], lowered: Collection[str], is_trial: bool) -> CompiledModel:
-        asked = dict.fromkeys(raised, (level, asks)) | dict.fromkeys(lowered, ("low", asks))
-        with searching() if is_trial else nullcontext():
-            return proceed(asked)
-
-    measured_on = request.data if data is None else data
-    return AccuracyTrials(original, compile_with, source_runner(original, ctx), runner, measured_on, progress)

@@ -12,8 +12,8 @@ from dovetail_runtime.engines import engines_of
 
 from dovetail_verify.accuracy.raising import EXHAUSTIVE, Limits, Raised, meet_goals
 from dovetail_verify.accuracy.trials import LOW_FLOATS, integer_nodes
+from dovetail_verify.accuracy.trials_of_request import trials_of
 from dovetail_verify.floats_instead import FLOATS_INSTEAD
-from dovetail_verify.runners import trials_of
 
 if TYPE_CHECKING:
     from dovetail.passes import Request

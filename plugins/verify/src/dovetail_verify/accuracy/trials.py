@@ -88,6 +88,8 @@ class AccuracyTrials:
         others: Rate a result by what so many other batches are likely to reach together, as a multiple of those of the
             data; 0 for what those of the data reach.
         searching: The results are trials of a search, of which none is proposed before it is judged.
+        compare_elsewhere: Compares a result on data in other processes, given for how many others it is rated; returns
+            None where there are none, or they cannot.
 
     Attributes:
         runs: Number of trials run; repeated trials are cached.
@@ -103,6 +105,7 @@ class AccuracyTrials:
         progress: Callable[[str, int, int], None] | None = None,
         others: float = 0.0,
         searching: bool = False,
+        compare_elsewhere: Callable[[CompiledModel, object, float], OutputVerification | None] = lambda *_: None,
     ):
         self.runs = 0
         self.original = original
@@ -112,6 +115,7 @@ class AccuracyTrials:
         self._compile = compile
         self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
         self._runner = runner
+        self._compare_elsewhere = compare_elsewhere
         self._known: dict[tuple[frozenset[str], frozenset[str]], OutputVerification] = {}
         self._low: dict[tuple[frozenset[str], frozenset[str]], int] = {}
         self._latest: AccuracyTrial | None = None
@@ -140,8 +144,10 @@ class AccuracyTrials:
         self.runs += 1
         if self.progress:
             self.progress(f"accuracy, run {self.runs}", 0, 0)
-        runner = self._runner(compiled)
-        verification = verify(self.original, self.reference, runner, self.data, made=compiled.model, others=self.others)
+        verification = self._compare_elsewhere(compiled, self.data, self.others)
+        if verification is None:
+            run, made = self._runner(compiled), compiled.model
+            verification = verify(self.original, self.reference, run, self.data, made=made, others=self.others)
         return replace(verification, outputs=verification.cautious) if self.others else verification
 
     def judged(self, trial: AccuracyTrial) -> AccuracyTrial:
@@ -169,8 +175,9 @@ class AccuracyTrials:
     def over(self, data: object, others: float = 0.0, searching: bool = False) -> AccuracyTrials:
         """Return trials of the same request on other data; they share the cached outputs of the original."""
         return AccuracyTrials(
-            self.original, self._compile, self.reference, self._runner, data, self.progress, others, searching
-        )
+            self.original, self._compile, self.reference, self._runner, data, self.progress, others, searching,
+            self._compare_elsewhere,
+        )  # fmt: skip
 
     def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
         """Run a trial like `run`, or return its cached comparison without a result."""
