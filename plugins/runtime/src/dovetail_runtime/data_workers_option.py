@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class DataWorkersOption(Option):
-    """The keyword `executor`: calibration, verification and the trials of a search on parts of the data beside each other.
+    """The keyword `executor`: calibration, verification and trials of a search on parts of the data, beside each other.
 
     Keyword arguments of `dovetail.compile`:
         executor: Runs the parts: one of `concurrent.futures` or of dask.distributed, the address of a scheduler of the
