@@ -101,6 +101,64 @@ def test_floats_that_are_slower_once_they_meet_the_goal_are_not_taken(product, t
     assert not instead(compiled)
 
 
+GOAL = 62  # dB that bfloat16 misses without raised nodes
+
+
+@pytest.fixture
+def products():
+    """Two products, of which one has to be raised for the goal."""
+    text = GRAPH.replace("<float[16,16] w> { y = MatMul (x, w) }", "<float[16,16] w> { h = MatMul (x, w) "
+                         "t = Tanh (h) y = MatMul (t, w) }")  # fmt: skip
+    model = parser.parse_model(text)
+    weight = np.random.default_rng(1).standard_normal((16, 16)).astype(np.float32)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [
+        ({"": 1.5, "host": 1}, {"host"}),
+        ({"": 1.5, "host": 2, "cpu-bf16 in float32": 1}, {"cpu-bf16"}),
+    ],
+)
+def test_float32_that_is_faster_than_low_floats_with_raised_nodes_is_taken(products, timed, seconds, expected):
+    """What misses the goal is no choice, however fast it is."""
+    timed({"cpu-bf16": 0.1, **seconds})
+    compiled = dovetail.compile(products, "cpu-bf16", data=DATA, min_snr=GOAL)
+    assert backends_of(compiled) == expected and {str(n.precision) for n in compiled.plan.nodes} == {"float32"}
+    (why,) = instead(compiled)
+    assert why.startswith("nothing is in 16-bit floats, because they are slower here: a run takes 1.5e+03 ms with them")
+    assert compiled.verification.worst_snr_db >= GOAL and compiled.plan.summary["accuracy"]["met"]
+    assert not compiled.plan.summary["accuracy"]["raised"], "no search was needed"
+
+
+@pytest.fixture
+def uneven():
+    """Two outputs, of which one alone misses a goal in bfloat16: the node of the other stays low."""
+    text = """<ir_version: 10, opset_import: ["": 22]>
+    g (float[4,16] x) => (float[4,16] y, float[4,16] v) <float[16,16] w, float[16,16] u> {
+      y = MatMul (x, w)  v = MatMul (x, u) }"""
+    model = parser.parse_model(text)
+    numbers = np.random.default_rng(1)
+    exact = numbers.integers(-4, 5, (16, 16)).astype(np.float32)  # which bfloat16 has
+    model.graph.initializer.append(numpy_helper.from_array(numbers.standard_normal((16, 16)).astype(np.float32), "w"))
+    model.graph.initializer.append(numpy_helper.from_array(exact, "u"))
+    return model
+
+
+def test_low_floats_with_raised_nodes_stay_where_they_are_faster(uneven, timed):
+    data = {"x": np.float32(NUMBERS.integers(-3, 4, (48, 16)))}
+    how = {"data": data, "min_snr": 60}
+    timed({"": 0.5, "host": 1})
+    compiled = dovetail.compile(uneven, "cpu-bf16", **how)
+    assert compiled.plan.summary["accuracy"]["raised"] and not instead(compiled)
+    assert compiled.verification.pace == "this result takes 0.50 of the time of floats on the host"
+    timed({"": 1.5, "host": 1})
+    kept = dovetail.compile(uneven, "cpu-bf16", **how, compare_floats=False)
+    assert kept.plan.summary["accuracy"]["raised"] and not kept.verification.pace
+
+
 @pytest.mark.parametrize(
     "more", [{"all_integers": True}, {"compare_floats": False}, {"low": "*"}, {"pins": "*=cpu-int8"}]
 )

@@ -1,4 +1,4 @@
-"""The time of a result in integers beside that of floats on this machine."""
+"""The time of a result in integers, or in low floats for a goal, beside that of floats on this machine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dovetail.planning import HOST
 from dovetail.plugin.loading import load_chosen, make_engine
 from dovetail_runtime.data.batches import batches
 
+from dovetail_verify.accuracy.trials import low_nodes
 from dovetail_verify.runners import runner, weights_within
 
 if TYPE_CHECKING:
@@ -65,9 +66,15 @@ class Comparison:
         usual = sum(pair > 1 for pair in pairs) >= _USUAL * len(pairs)
         return min(fastest, statistics.median(pairs)) > 1 + _CLEAR and usual
 
-    def text(self) -> str:
-        """Say whether the result, which has integers, is faster than floats."""
-        fastest = self.fastest()
+    def text(self, left_out: Collection[str] = ()) -> str:
+        """Say whether the result, which has integers, is faster than floats.
+
+        Args:
+            left_out: Floats that are no choice, because they miss the goal; empty if all of them miss it.
+        """
+        fastest = self.fastest([name for name in self.times if name not in left_out])
+        if not fastest:
+            return ""
         ratio, floats = self.ratio("", fastest), described(fastest)
         if self.slower("", fastest):
             way = "`dovetail tune` finds the fastest plan within a goal"
@@ -80,6 +87,17 @@ class Comparison:
         if ratio > 1 + _CLEAR:
             return f"this result takes about as long as {floats}, the fastest here; times differ too much to tell"
         return f"integers make this result no faster here: it takes as long as {floats}, the fastest here"
+
+    def text_of_floats(self, others: Collection[str]) -> str:
+        """Say whether the result, which has low floats, is faster than others; empty if none of these was run.
+
+        Args:
+            others: Names of floats that are accurate enough.
+        """
+        fastest = self.fastest(others)
+        if not fastest:
+            return ""
+        return f"this result takes {self.ratio('', fastest):.2f} of the time of {described(fastest)}"
 
 
 def described(name: str) -> str:
@@ -107,18 +125,16 @@ class FloatRivals:
         self._kept = weights_within(job.original, _KEPT_WEIGHTS)
 
     def compared(self, compiled: CompiledModel, beside: Mapping[str, CompiledModel] | None = None) -> Comparison | None:
-        """Time a result in turns with the floats; None if it has no integers, or none on the host's device alone.
+        """Time a result in turns with the floats; None if its times here say nothing, or it has none to compare with.
 
         Args:
-            compiled: The result.
+            compiled: The result: with integers, or with low floats that are compared for a goal.
             beside: More results that have turns, by name.
 
         Raises:
             DovetailError: The result cannot be run.
         """
         job = self._job
-        if not has_integers_here(job, compiled):
-            return None
         feeds, _ = next(batches(job.original, job.request.data, compiled.model))
         runs = self._runs or self._loaded()
         if self._kept:
@@ -151,6 +167,13 @@ def has_integers_here(job: CompileJob, compiled: CompiledModel) -> bool:
         for format_ in (node.precision, *node.ports.values())
     )  # fmt: skip
     return quantized and all(integers[name] == device for name in used)
+
+
+def has_low_floats_here(job: CompileJob, compiled: CompiledModel) -> bool:
+    """Check whether nodes are in 16-bit floats, and everything is on the host's device, whose times say something."""
+    host = job.ctx.host.device
+    devices = {backend.name: backend.device for backend in job.ctx.backends}
+    return bool(low_nodes(compiled.plan)) and all(devices.get(n.backend, host) == host for n in compiled.plan.nodes)
 
 
 def _float_backends(job: CompileJob) -> Iterator[str]:

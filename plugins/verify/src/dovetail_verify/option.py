@@ -37,7 +37,8 @@ class VerifyResult(Option):
             difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         compare_floats: Compare the time of a result with integers with that of floats here, and return floats where
-            these are faster, in the formats of the request; by default (None) where there are goals.
+            these are faster, in the formats of the request; by default (None) where there are goals, for which low
+            floats are compared with float32, too.
         all_integers: Leave no node in floats that data says is too costly or too slow in integers, as is done on this
             machine's own device otherwise.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
@@ -61,7 +62,8 @@ class VerifyResult(Option):
         parser.add_argument(
             "--no-compare-floats",
             action="store_true",
-            help="do not compare the time of integers with that of floats, nor return the faster",
+            help="do not compare the time of integers with that of floats, or of low floats with that of float32, "
+            "nor return the faster",
         )
         parser.add_argument(
             "--all-integers",

@@ -39,14 +39,14 @@ def meet_goals_over_formats(
     integers, and nodes are raised from 16-bit floats to float32. In every other case nodes are raised to float32 at
     once.
 
-    What is slower with integers than without is compiled without them: before a search, because raised nodes make
-    integers no faster, and after it.
+    What is slower with integers than without is compiled without them, and low floats that are slower than float32 in
+    float32: before a search, because raised nodes make neither faster, and after it.
 
     Args:
         job: The compilation.
         held_out: The parts of its data.
         goals: Goals for every float output.
-        floats: Decides whether floats are faster; None to keep integers.
+        floats: Decides whether floats, or float32, are faster; None to keep integers and low floats.
         request: What is compiled instead of the job's request, such as one with other scales.
         limits: How long each search may take.
 
@@ -59,13 +59,15 @@ def meet_goals_over_formats(
         found = _met(job, held_out, asked, goals, limits)
         return found.compiled if found.failure is None else None
 
-    def instead(compiled: CompiledModel) -> Raised | None:
-        faster = floats.of(compiled, met_by) if floats is not None else None
+    def instead(compiled: CompiledModel, searched: bool = True) -> Raised | None:
+        faster = floats.of(compiled, met_by, searched) if floats is not None else None
         return None if faster is None else Raised(faster)
 
     asked = replace(request, data=held_out.request.data) if request is not None else held_out.request
     found = _with_integers(job, held_out, asked, goals, instead, limits)
-    return found if found.failure is not None else instead(found.compiled) or found
+    if found.failure is not None:
+        return found
+    return instead(found.compiled, bool(found.compiled.plan.summary["accuracy"]["raised"])) or found
 
 
 def _with_integers(
@@ -84,7 +86,7 @@ def _with_integers(
     if found.failure is None and (integer_nodes(found.compiled.plan) or _replaced(found.compiled)):
         return found
     kept = tuple(choice for choice in request.backends if choice.name not in integers)
-    found = _met(job, held_out, replace(request, backends=kept), goals, limits)
+    found = _met(job, held_out, replace(request, backends=kept), goals, limits, instead=instead)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
     advice = f"{goals.way_out}, or name {' or '.join(integers)} alone"
     found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))
