@@ -28,9 +28,8 @@ from dovetail_tune.outside_data import (
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
-_ENTRY = Fields(
-    {"kind": Text(("candidate", "race", "noise", "pairs", "segment", "folder", "prediction")), "name": Text()}
-)
+_KINDS = "candidate", "race", "noise", "pairs", "segment", "border", "folder", "prediction"
+_ENTRY = Fields({"kind": Text(_KINDS), "name": Text()})
 _PLACE = FiniteNumber(0, 1 << 31, whole=True)
 _CANDIDATE = Fields({
     "name": Text(), "backends": _NAMES, "high": _NAMES, "pins": _NAMES,
@@ -52,6 +51,7 @@ _FORMS: Mapping[str, Form] = {
         "agreement": FiniteNumber(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
     }),
     "segment": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
+    "border": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
     "prediction": Fields({"predicted": _RATIO, "measured": _RATIO}),
 }  # fmt: skip
 _WHAT = {"model": "another model", "data": "other data", "goals": "other goals", "mode": "another measure of speed"}

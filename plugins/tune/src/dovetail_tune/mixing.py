@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import dovetail
 from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
+from dovetail.ir import name_of
 from dovetail.passes import Context, Instrumentation, Request
-from dovetail.planning import HOST, PlannedNode
 from dovetail_runtime.data.batches import as_given
 
+from dovetail_tune.border_costs import BorderCosts
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.certificate import optimum
 from dovetail_tune.exact_values import BATCHES, ExactValues
 from dovetail_tune.front import pareto_front
+from dovetail_tune.mixed_requests import MixedRequests
 from dovetail_tune.prediction_errors import Prediction, PredictionErrors
 from dovetail_tune.problem import PlanProblem
 from dovetail_tune.profiles import Profiles, profile_cache
@@ -38,7 +40,6 @@ _START, _PART, _RACE = 1.5, 0.25, 0.5  # seconds to start a process, to compile 
 _ROUNDS = 24  # runs of every segment to time it
 _ENOUGH = 4  # segments; for as many, some candidates are left out if there is little time
 _WORTH = 0.99  # of the best known time, what a mixed plan is predicted to take
-MIXED = "mixed"
 
 
 class Mixing:
@@ -75,7 +76,10 @@ class Mixing:
         self._predicted: dict[str, Prediction] = {}
         self._plans: dict[str, tuple[int, ...]] = {}
         self._posing: Callable[[], PlanProblem] | None = None
-        self._switches: dict[tuple[int, int], float] = {}
+        self._inputs: Collection[str] = ()
+        self._requests = MixedRequests(runner, plugins)
+        self._borders: BorderCosts | None = None
+        self._missed: dict[tuple[int, int], float] = {}  # seconds that borders took more than predicted, by kind
         self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         self._best = 1.0
         self.notes: list[str] = []
@@ -107,7 +111,7 @@ class Mixing:
             plan = self._next(self._posing())
             if plan is None:
                 break
-            candidate = self._mixed(segments, plan)
+            candidate = self._requests.of(segments, [self._chosen[number].candidate for number in plan])
             self._plans[candidate.name] = plan
             predicted = self._posing().time_of(plan) / self._whole[0]
             self._predicted[candidate.name] = self._errors.interval(predicted)
@@ -140,9 +144,9 @@ class Mixing:
         if trial.is_valid:
             self._best = min(self._best, trial.against.median)
         switches = [(one, other) for one, other in zip(plan, plan[1:]) if one != other]
-        missing = trial.against.median * self._whole[0] - self._posing().time_of(plan)
+        missing = max(0.0, trial.against.median * self._whole[0] - self._posing().time_of(plan))
         for kind in set(switches):
-            self._switches[kind] = self._switches.get(kind, 0.0) + missing / len(switches)
+            self._missed[kind] = self._missed.get(kind, 0.0) + missing / len(switches)
 
     def _key(self, plan: Sequence[int]) -> str:
         """Return the name under which a prediction is kept: of which model and data it is, and of which candidates."""
@@ -168,6 +172,10 @@ class Mixing:
             self.notes.append(f"profiles of {cache.others} are not used")
         profiles = Profiles(self._runner, candidates, values, folder, cache, self._step)
         if len(segments) > 1:
+            integers = [self._requests.quantizes(candidate) for candidate in candidates]
+            self._inputs = {name_of(value) for value in model.graph.inputs}
+            self._borders = BorderCosts(self._runner, candidates, integers, cache, self._runner.folder / "borders")
+            self._borders.measure()
             profiles.measure(segments)
         failed = {self._chosen[number].candidate.name: why for (_, number), why in profiles.failed.items()}
         self.notes += [f"{name} is not mixed everywhere: {why}" for name, why in failed.items()]
@@ -176,26 +184,37 @@ class Mixing:
         return segments, profiles
 
     def _posed(self, segments: Sequence[Segment], profiles: Profiles) -> PlanProblem:
-        """Return the problem; what a whole model takes less than its segments is what joining neighbors saves."""
-        names = range(len(profiles.noise[0, 0]))
-        seconds, noise = [], []
+        """Return the problem, in seconds of whole models.
+
+        Segments give the shape of a candidate's costs, and the whole model their scale: joined segments save the
+        conversions at their borders, in proportion to what they take alone. Only borders between candidates are left.
+        """
+        names, kinds = range(len(profiles.noise[0, 0])), range(len(self._chosen))
+        alone, noise = [], []
         for segment in segments:
-            keys = [(segment.index, number) for number in range(len(self._chosen))]
+            keys = [(segment.index, number) for number in kinds]
             there = [key in profiles.seconds and key in profiles.noise for key in keys]
-            seconds.append([profiles.seconds[k] if ok else math.inf for k, ok in zip(keys, there)])
+            alone.append([profiles.seconds[k] if ok else math.inf for k, ok in zip(keys, there)])
             noise.append([profiles.noise[k] if ok else [0.0 for _ in names] for k, ok in zip(keys, there)])
-        # The segments give the shape of the costs; the whole models, measured beside each other, give their scale.
-        base = sum(row[0] for row in seconds)
+        sums = [sum(row[number] for row in alone) for number in kinds]
+        runs = [t.run_seconds / t.against.median for t in self._chosen if t.against is not None and t.run_seconds]
+        base = statistics.median(runs) if runs else sums[0]
         self._whole = [base]
-        joins = []
-        for number, trial in enumerate(self._chosen):
-            ratio = self._ratios[trial.candidate.name]
-            alone = sum(row[number] for row in seconds)
-            joins.append((ratio * base - alone) / (len(segments) - 1) if alone < math.inf else 0.0)
-        kinds = range(len(joins))
-        table = [[joins[i] if i == j else self._switches.get((i, j), 0.0) for j in kinds] for i in kinds]
-        borders = {(i, i + 1): [list(row) for row in table] for i in range(len(segments) - 1)}
+        wholes = [base * self._ratios[trial.candidate.name] for trial in self._chosen]
+        # Of one that fails somewhere, the sum is not known; its segments scale as those of the host.
+        scales = [whole / (total if total < math.inf else sums[0]) for whole, total in zip(wholes, sums)]
+        scales = [one if total < math.inf else scales[0] for one, total in zip(scales, sums)]
+        seconds = [[time * scale for time, scale in zip(row, scales)] for row in alone]
+        borders = {(at, at + 1): self._border(segments[at + 1], profiles) for at in range(len(segments) - 1)}
         return PlanProblem(seconds, noise, borders, [_budget(self._runner.goals) for _ in names], profiles.pairs())
+
+    def _border(self, behind: Segment, profiles: Profiles) -> list[list[float]]:
+        """Return the seconds of the border in front of a segment, by the candidates on both sides."""
+        kinds = range(len(self._chosen))
+        if self._borders is None:
+            return [[0.0 for _ in kinds] for _ in kinds]
+        elements = profiles.elements_before(behind, self._inputs)
+        return [[self._borders.between(i, j, elements) + self._missed.get((i, j), 0.0) for j in kinds] for i in kinds]
 
     def _next(self, problem: PlanProblem) -> tuple[int, ...] | None:
         """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""
@@ -211,29 +230,6 @@ class Mixing:
             and problem.time_of(plan) < self._best * self._whole[0] * _WORTH
         ]  # fmt: skip
         return min(worth, key=problem.time_of, default=None)
-
-    def _mixed(self, segments: Sequence[Segment], plan: Sequence[int]) -> Candidate:
-        """Return the request for a plan: every node where its segment's candidate has it."""
-        members = [self._chosen[number].candidate for number in dict.fromkeys(plan)]
-        backends = tuple(dict.fromkeys(name for member in members for name in member.backends if name != HOST))
-        pins: list[str] = []
-        for segment, number in zip(segments, plan):
-            candidate = self._chosen[number].candidate
-            placed = self._placed(candidate)
-            pins += [f"{name}={placed.get(name, HOST)}" for name in segment.nodes]
-        parts = "".join(chr(ord("a") + number) for number in plan)
-        what = ", ".join(f"{chr(ord('a') + n)} {self._chosen[n].candidate.name}" for n in dict.fromkeys(plan))
-        return Candidate(f"{MIXED} {parts} ({what})", backends, (), tuple(pins))
-
-    def _placed(self, candidate: Candidate) -> dict[str, str]:
-        """Return the backend of every node in the candidate's own result, as a pin has it.
-
-        Its precision follows from the backend's policies, except where everything is high.
-        """
-        if candidate.is_baseline:
-            return {}
-        plan = dovetail.load(self._runner.folder_of(candidate), self._plugins).plan
-        return {node.name: _pinned(node, bool(candidate.high)) for node in plan.nodes}
 
     def certify(self, ratios: Mapping[str, float]) -> None:
         """Set `front` and `bound` by what the last race measured.
@@ -297,12 +293,6 @@ def _chosen(trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:
         if consistent.setdefault(name, one.candidate.backends[0]) == one.candidate.backends[0]:
             found.append(one)
     return [trials[0], *found[:_MIXED]] if trials else []
-
-
-def _pinned(node: PlannedNode, is_high: bool) -> str:
-    precision = node.precision
-    pins_type = is_high and node.backend != HOST and precision is not None and precision.is_float
-    return f"{node.backend}/{precision}" if pins_type else node.backend
 
 
 def _budget(goals: Mapping[str, float]) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +99,15 @@ class Profiles:
         self._runner.journal.record("pairs", "", pairs=as_plain(found))
         return found
 
+    def elements_before(self, segment: Segment, inputs: Collection[str]) -> int:
+        """Return how many numbers a segment reads from those in front of it, in the first batch.
+
+        Args:
+            segment: The segment.
+            inputs: Names of the model's inputs, which cross no border.
+        """
+        return sum(math.prod(shape) for name, shape in self._shapes(segment).items() if name not in inputs)
+
     def _submitted(self, segment: Segment, timed: set[str]) -> Pending | None:
         """Submit a measurement that compiles and times the candidates of a segment; None if no time is left.
 
@@ -187,17 +196,18 @@ class Profiles:
 
     def _keys(self, segment: Segment) -> list[str]:
         """Return what the time of a segment depends on, per candidate."""
-        key = f"{segment.key} {self._shapes(segment)}"
+        shapes = " ".join("x".join(map(str, shape)) for shape in self._shapes(segment).values())
+        key = f"{segment.key} {shapes}"
         return [f"{key} {candidate.name} x{self._runner.pool.settings.callers}" for candidate in self._candidates]
 
     @staticmethod
     def _named(segment: Segment, candidate: Candidate) -> str:
         return f"{segment.index} {candidate.name}"
 
-    def _shapes(self, segment: Segment) -> str:
-        """Return the shapes of the timed inputs, which an open extent leaves out of the structure."""
+    def _shapes(self, segment: Segment) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the timed inputs, which an open extent leaves out of the structure, by name."""
         import numpy as np
 
         first = min(self._values.inputs_of(segment).glob("*.npz"))
         with np.load(first) as file:
-            return " ".join("x".join(map(str, file[name].shape)) for name in sorted(file.files))
+            return {name: file[name].shape for name in sorted(file.files)}
