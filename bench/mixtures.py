@@ -1,18 +1,21 @@
 """Predicted times of mixtures beside measured ones: how often the interval of a prediction holds what was measured.
 
     python bench/mixtures.py --wheels FOLDER --nets NAME ... [--min-snr 30] [--threads 1] [--budget 90] [--drawn]
+                             [--profiles FOLDER]
 
 Tunes trained nets one after the other, as on a machine that has never tuned: predictions learn from the mixtures before
-them, in a folder of their own. With `--drawn`, three mixtures per net are drawn at random, of two candidates before and
-behind one border, which shows how good predictions are where no mixture is worth a trial. A row per mixture: its
-predicted share of the host's time with its interval, what it took as a trial, and whether the interval holds that. The
-last line counts.
+them, in a folder of their own, which `--profiles` keeps for the next run. With `--drawn`, three mixtures per net are
+drawn at random, of two candidates before and behind one border, which shows how good predictions are where no mixture
+is worth a trial. A row per mixture: its predicted share of the host's time with its interval, what it took as a trial,
+and whether the interval holds that. The last line counts, and says how wide the intervals are: the upper end over the
+lower one, the median.
 """
 
 import argparse
 import math
 import os
 import random
+import statistics
 import tempfile
 from pathlib import Path
 from unittest.mock import patch
@@ -34,8 +37,9 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--budget", type=float, default=90)
     parser.add_argument("--drawn", action="store_true")
+    parser.add_argument("--profiles", type=Path, help="folder to keep profiles and errors in")
     options = parser.parse_args()
-    held, found = [], []
+    held, found, widths = [], [], []
     learn = Mixing.learn
 
     def seen(self, trial):
@@ -47,7 +51,7 @@ def main():
     print("| net | mixture | predicted | interval | measured | held |\n|---|---|---|---|---|---|", flush=True)
     chosen = patch.object(Mixing, "_next", drawn if options.drawn else Mixing._next)
     with tempfile.TemporaryDirectory() as folder, patch.object(Mixing, "learn", seen), chosen:
-        os.environ["DOVETAIL_PROFILES"] = folder
+        os.environ["DOVETAIL_PROFILES"] = str(options.profiles or folder)
         for name in options.nets:
             notes = tuned(name, options).notes
             if not found:
@@ -55,10 +59,12 @@ def main():
                 print(f"| {name} | {why} | | | | |", flush=True)
             for mixture, one, measured in found:
                 held.append(one.holds(measured))
+                widths.append(one.high / one.low)
                 cells = [name, mixture, f"{one.median:.2f}", f"{one.low:.2f} to {one.high:.2f}", f"{measured:.2f}"]
                 print("| " + " | ".join([*cells, "yes" if held[-1] else "no"]) + " |", flush=True)
             found.clear()
-    print(f"\n{sum(held)} of {len(held)} intervals hold what was measured")
+    width = f", width {statistics.median(widths):.2f}" if widths else ""
+    print(f"\n{sum(held)} of {len(held)} intervals hold what was measured{width}")
 
 
 def drawn(self, problem):

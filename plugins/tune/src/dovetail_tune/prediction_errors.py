@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 _COVERED = 0.9  # share of the mixtures whose measured time the interval is to hold
 _LATEST = 40  # predictions that are learned from
-# What mixtures took relative to their prediction where these errors were first measured (bench/mixtures.py): the sum of
-# segments does not know all that a whole model loses or saves where one engine hands over to another. They count until
-# there are as many of one's own.
+_OWN = 3  # times that a ratio of this machine counts beside those of another one
+# What mixtures took relative to their prediction on another machine (bench/mixtures.py), until there are as many of
+# one's own.
 _ELSEWHERE = (
-    0.57, 0.68, 0.69, 0.72, 0.79, 0.84, 0.87, 0.91, 0.92, 0.92, 0.97, 1.0, 1.02, 1.02, 1.05, 1.07, 1.08, 1.1,
-    1.14, 1.15, 1.2, 1.23, 1.35, 1.43, 1.44, 1.59, 1.59, 1.74,
+    0.81, 0.93, 0.95, 0.95, 0.98, 0.98, 1.0, 1.01, 1.01, 1.03, 1.04, 1.07, 1.07, 1.07, 1.08, 1.08, 1.09, 1.11, 1.11,
+    1.11, 1.11, 1.12, 1.13, 1.28,
 )  # fmt: skip
 
 
@@ -61,14 +61,28 @@ class PredictionErrors:
         """Return a predicted time with its interval.
 
         As many of the ratios lie outside as the next one may: its rank among n others is any with a probability of one
-        in n + 1, whatever their distribution.
+        in n + 1, whatever their distribution. Ratios of this machine count more often than those of another one, and
+        alone once there are as many.
         """
         own = self.ratios
-        ratios = sorted([*own, *_ELSEWHERE] if len(own) < len(_ELSEWHERE) else own)
-        outside = math.floor((len(ratios) + 1) * (1 - _COVERED) / 2)
-        low, high = (ratios[outside - 1], ratios[-outside]) if outside else (ratios[0], ratios[-1])
+        weights = [(ratio, _OWN) for ratio in own]
+        if len(own) < len(_ELSEWHERE):
+            weights += [(ratio, 1) for ratio in _ELSEWHERE]
+        outside = (sum(weight for _, weight in weights) + weights[0][1]) * (1 - _COVERED) / 2
+        low, high = _inside(sorted(weights), outside), _inside(sorted(weights, reverse=True), outside)
         return Prediction(predicted, predicted * min(low, 1.0), predicted * max(high, 1.0))
 
     def learn(self, name: str, predicted: float, measured: float) -> None:
         """Record what a mixture took."""
         self._journal.record("prediction", name, predicted=predicted, measured=measured)
+
+
+def _inside(weights: Sequence[tuple[float, int]], outside: float) -> float:
+    """Return the last of the ratios, from one end, that weigh no more than what may lie outside; at least the first."""
+    found, seen = weights[0][0], 0
+    for ratio, weight in weights:
+        seen += weight
+        if seen > outside:
+            break
+        found = ratio
+    return found
