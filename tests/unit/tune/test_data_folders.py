@@ -1,12 +1,16 @@
 """Data in two folders: what calibrates does not judge."""
 
+import json
+from pathlib import Path
+
 import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
-from dovetail_tune.data_folders import write_split
+from dovetail_runtime.data.data_split import split_data
+from dovetail_tune.data_folders import as_plain, from_plain, write_split
 from dovetail_verify.runners import reference_runner
 from onnx import parser
 
@@ -83,3 +87,50 @@ def test_files_of_an_earlier_run_are_replaced(tmp_path):
 def test_data_of_another_model_is_an_error(tmp_path):
     with pytest.raises(DovetailError, match="no input 'z'"):
         parts_of(FIXED, {"z": np.zeros((1, 2), np.float32)}, tmp_path)
+
+
+def placed(folder, recordings=False):
+    """Eight samples in files of their own, of four recordings if these are asked for."""
+    for number in range(8):
+        name = f"{'abcd'[number // 2]}/{number}.npz" if recordings else f"{number}.npz"
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / name, x=np.full((1, 2), number, np.float32))
+    return folder
+
+
+@pytest.mark.parametrize("recordings", [False, True])
+def test_files_stay_where_they_lie_for_other_machines(tmp_path, recordings):
+    """The parts are the same as those that are written, and so are the recordings that a search divides again."""
+    model, data = opened(FIXED), placed(tmp_path / "data", recordings)
+    run = reference_runner(model, Context(Request(), plugins=load_plugins()))
+    written = write_split(model, data, tmp_path / "written", run)
+    found = write_split(model, data, tmp_path / "none", run, lies=True)
+    assert not (tmp_path / "none").exists() and found.place == str(data) and found.text == written.text
+    for part, folder in ((found.calibrate, written.calibrate), (found.judge, written.judge)):
+        there = from_plain(json.loads(json.dumps(as_plain(part))))
+        assert there == part
+        assert [float(arrays["x"][0, 0]) for arrays in there] == [
+            float(np.load(path)["x"][0, 0]) for path in sorted(folder.glob("*.npz"))
+        ]
+        again = [split_data(model, one, run, searched=True) for one in (there, folder)]
+        assert again[0].uses == again[1].uses
+
+
+def test_what_is_not_divided_between_files_is_written(tmp_path):
+    model = opened(ROWS)
+    run = reference_runner(model, Context(Request(), plugins=load_plugins()))
+    np.savez(tmp_path / "one.npz", **batch(1, 2, 3, 4, 5, 6))
+    for data in (batch(1, 2, 3, 4, 5, 6), tmp_path / "one.npz"):
+        found = write_split(model, data, tmp_path / "folder", run, lies=True)
+        assert found.judge == tmp_path / "folder" / "judge" and found.place == str(found.judge)
+
+
+def test_files_of_another_file_system_have_no_path_that_machines_must_see():
+    fsspec = pytest.importorskip("fsspec")
+    model, files = opened(FIXED), fsspec.filesystem("memory")
+    run = reference_runner(model, Context(Request(), plugins=load_plugins()))
+    for number in range(6):
+        with files.open(f"/tuned/{number}.npz", "wb") as file:
+            np.savez(file, x=np.full((1, 2), number, np.float32))
+    found = write_split(model, "memory://tuned", Path("unused"), run, lies=True)
+    assert found.place == "" and [float(arrays["x"][0, 0]) for arrays in found.judge] == [3, 4, 5]

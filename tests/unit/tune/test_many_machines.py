@@ -136,6 +136,23 @@ def test_processes_of_this_machine_and_an_executor_are_driven_alike(tmp_path):
     assert {entry.candidate.name for entry in here.entries if entry.against is None} == {"host"}
 
 
+@pytest.mark.slow
+def test_machines_open_the_files_of_data_where_they_lie(tmp_path):
+    """The outcome is that of samples in memory, which are written beside the journal."""
+    (tmp_path / "data").mkdir()
+    for number, image in enumerate(IMAGES):
+        np.savez(tmp_path / "data" / f"{number}.npz", image=image[None])
+    with ThreadPoolExecutor(1) as threads:
+        shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
+        how = {"min_snr": 30, "executor": threads, "journal": tmp_path / "there"}
+        there = dovetail.tune(DIGITS, BACKEND, data=tmp_path / "data", **how)
+    assert not (tmp_path / "there" / "judge").exists()
+    shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
+    here = dovetail.tune(DIGITS, BACKEND, data=tmp_path / "data", min_snr=30, journal=tmp_path / "here")
+    assert (tmp_path / "here" / "judge").exists()
+    assert (there.front, front_of(there)) == (here.front, front_of(here))
+
+
 @pytest.mark.parametrize("is_here", [True, False])
 def test_a_baseline_whose_process_ends_is_loaded_again_and_no_candidate_is_blamed(is_here, tmp_path, monkeypatch):
     ends = ["host"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
 from dovetail.errors import DovetailError, UsageError
+from dovetail_onnx.files.locations import data_location, is_remote
 from dovetail_verify.arguments import add_goals, goals_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--data",
-        type=Path,
+        type=data_location,
         metavar="FILE|FOLDER",
         help="inputs like those that the model will see: half calibrates, half judges. "
         "For a folder of models: a folder with data of the same names (default: beside each model)",
@@ -67,7 +68,7 @@ class _Job:
     """One model to tune, and where its files go."""
 
     model: Path
-    data: Path
+    data: str | Path
     output: Path | None
     journal: Path | None
     plot: Path | None
@@ -87,11 +88,21 @@ def run(args: argparse.Namespace) -> int:
             return _run_folder(args, goals, progress, executor)
         if args.data is None:
             raise UsageError("there is no data to tune on", "add --data: inputs like those that the model will see")
-        existing(args.data)
+        _there(args.data)
         job = _Job(args.model, args.data, args.output, args.journal or _beside(args.output), args.plot)
         tuned = _tune(args, job, goals, progress, executor)
     _report(args, job, tuned)
     return _code(tuned)
+
+
+def _there(data: str | Path) -> None:
+    """Check that data exists, unless it is in another file system.
+
+    Raises:
+        DovetailError: It does not exist.
+    """
+    if isinstance(data, Path):
+        existing(data)
 
 
 def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
@@ -102,7 +113,7 @@ def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
     from dovetail_tune.folders import tuned_folder
 
     if args.data is not None:
-        existing(args.data)
+        _there(args.data)
     with Progress() as progress:
         tuned = tuned_folder(
             args.model, plugins_of(args), args.output, backends=args.backend, data=args.data, **goals,
@@ -185,6 +196,9 @@ def _run_folder(
     from dovetail_tune.outcome import combined
 
     outcomes: dict[str, Tuned | str] = {}
+    if is_remote(args.data):
+        problem = f"{args.data}: data of a folder of models is looked for by name, in a folder here"
+        raise UsageError(problem, "copy it here, or tune one model")
     for model in sorted(path for path in args.model.iterdir() if path.suffix in MODELS):
         places = [place and place / model.stem for place in (args.output, args.journal)]
         plot = args.plot and args.plot / f"{model.stem}.svg"

@@ -1,24 +1,30 @@
-"""Data in two folders that workers read: half of the samples calibrate, the others judge."""
+"""Data in two parts that workers read, in folders or where it lies: half of the samples calibrate, the others judge."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from dovetail.errors import DovetailError, system_error
-from dovetail_runtime.data.data_split import Use, split_data
+from dovetail_onnx.files.locations import is_remote
+from dovetail_runtime.data.data_split import DataSplit, Use, split_data
+from dovetail_runtime.data.file_items import FileItems, file_items
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail_runtime.data.independent_rows import Run
 
 
+Part: TypeAlias = "Path | FileItems"
+"""A folder, or some of the files of the data where they lie."""
+
+
 @dataclass(frozen=True)
 class DataFolders:
-    """The folders of both parts of the data.
+    """Both parts of the data.
 
     Attributes:
         calibrate: What candidates are compiled with.
@@ -27,13 +33,30 @@ class DataFolders:
         too_few: Why a goal that is not missed is not called met, as a clause; empty if enough samples judge.
     """
 
-    calibrate: Path
-    judge: Path
+    calibrate: Part
+    judge: Part
     text: str
     too_few: str = ""
 
+    @property
+    def place(self) -> str:
+        """The path that workers have to see; empty if it is in another file system, of which fsspec knows."""
+        if isinstance(self.judge, FileItems):
+            return "" if is_remote(self.judge.path) else self.judge.path
+        return str(self.judge.resolve())
 
-def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolders:
+
+def as_plain(part: Part) -> object:
+    """Return a part of the data as a job has it."""
+    return part.as_dict() if isinstance(part, FileItems) else str(part)
+
+
+def from_plain(part: str | Mapping[str, Any]) -> str | FileItems:
+    """Return the part of the data that a job has."""
+    return part if isinstance(part, str) else FileItems.from_dict(part)
+
+
+def write_split(model: Model, data: object, folder: Path, run: Run, lies: bool = False) -> DataFolders:
     """Write both parts of `data` as `.npz` files below `folder`; one batch is in memory at a time.
 
     Args:
@@ -41,6 +64,7 @@ def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolde
         data: See `dovetail_runtime.data.sources.read_data`.
         folder: Where to write; files of an earlier run are replaced.
         run: Runs the model, to find out whether rows are independent.
+        lies: Leave data that is divided between its files where it lies, for workers on other machines.
 
     Raises:
         DovetailError: The data does not match the model, holds no batch, or holds something other than arrays.
@@ -48,6 +72,8 @@ def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolde
     split = split_data(model, data, run, halves=True)
     if not split.uses:
         raise DovetailError("the data holds no batch, so there is nothing to tune on", "give at least one sample")
+    if lies and (parts := _where_it_lies(model, split)) is not None:
+        return DataFolders(*parts, split.text, split.too_few)
     calibrate, judge = folder / "calibrate", folder / "judge"
     for part in (calibrate, judge):
         part.mkdir(parents=True, exist_ok=True)
@@ -63,6 +89,13 @@ def write_split(model: Model, data: object, folder: Path, run: Run) -> DataFolde
             recording = f"{sample:06}_" if split.unit == "recording" else ""
             save_arrays(part / f"{recording}{number:06}.npz", arrays)
     return DataFolders(calibrate, judge if split.judged else calibrate, split.text, split.too_few)
+
+
+def _where_it_lies(model: Model, split: DataSplit) -> tuple[FileItems, FileItems] | None:
+    """Return the files of both parts; None if data is not divided between files."""
+    recordings = split.samples if split.unit == "recording" else ()
+    calibrate, judge = (file_items(model, split.part(use), recordings) for use in (Use.CALIBRATION, Use.JUDGMENT))
+    return (calibrate, judge) if calibrate is not None and judge is not None else None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

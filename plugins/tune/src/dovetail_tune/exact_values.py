@@ -44,7 +44,7 @@ class ExactValues:
         DovetailError: The host cannot run a segment.
     """
 
-    def __init__(self, model: Model, segments: Sequence[Segment], data: Path, folder: Path, plugins: PluginSet):
+    def __init__(self, model: Model, segments: Sequence[Segment], data: object, folder: Path, plugins: PluginSet):
         self._folder = folder
         self._plugins = plugins
         self._outputs: list[dict[str, np.ndarray]] = []

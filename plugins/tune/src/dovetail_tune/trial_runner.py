@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail_tune.candidates import Candidate
-from dovetail_tune.data_folders import DataFolders
+from dovetail_tune.data_folders import DataFolders, as_plain
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.journal import Journal
 from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, CandidateTrial
@@ -80,7 +80,7 @@ class TrialRunner:
         streams = {"streams": callers} if callers > 1 else {}
         return {
             "job": kind, "candidate": candidate.as_dict(), "model": str(self.model), "goals": dict(self.goals),
-            "calibrate": str(self.data.calibrate), "judge": str(self.data.judge),
+            "calibrate": as_plain(self.data.calibrate), "judge": as_plain(self.data.judge),
             "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
         }  # fmt: skip
 

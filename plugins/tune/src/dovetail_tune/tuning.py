@@ -79,7 +79,8 @@ def tune(
         budget: Time limit in seconds, after which the best plan found so far is returned; none by default.
         journal: Folder that keeps results and a journal, so that an interrupted tuning resumes.
         executor: Where to compile and time, in place of processes of this program; all machines need the model, the
-            journal's folder and the same versions. `dovetail_tune.cluster.connect` makes one of a cluster.
+            journal's folder and the same versions, and open files of data where these lie.
+            `dovetail_tune.cluster.connect` makes one of a cluster.
         plugins: The plugins to use; workers load the installed ones without those left out here.
         progress: Called with (what, done, total).
 
@@ -100,8 +101,9 @@ def tune(
         pool = _pool_of(executor, plugins, measure)
         key = {**_key_of(original, path, given), "goals": str(goals), "mode": measure, **pool.machine}
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
-        split = write_split(original, given, folder, reference_runner(original, Context(Request(), plugins=plugins)))
-        pool.check_paths([str(path), str(split.judge.resolve())])
+        run = reference_runner(original, Context(Request(), plugins=plugins))
+        split = write_split(original, given, folder, run, lies=executor is not None)
+        pool.check_paths([str(path), *filter(None, [split.place])])
         runner = TrialRunner(path, split, goals.as_dict(), folder, book, deadline, pool, candidates.found[0])
         tuned = Tuner(runner, candidates, original, plugins, progress).run(mixed)
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"

@@ -39,6 +39,7 @@ class Jobs:
         import dovetail
         from dovetail_verify.accuracy.goals import Goals
 
+        from dovetail_tune.data_folders import from_plain
         from dovetail_tune.result_digest import result_digest
 
         candidate, goals = job["candidate"], Goals(**job["goals"])
@@ -48,8 +49,8 @@ class Jobs:
             accuracy = {**goals.tightened(margin).as_dict(), "compare_floats": False}
         begun = time.perf_counter()
         self._compiled = compiled = dovetail.compile(
-            job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"], data=job["calibrate"],
-            plugins=self._plugins, **accuracy,
+            job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"],
+            data=from_plain(job["calibrate"]), plugins=self._plugins, **accuracy,
         )  # fmt: skip
         seconds = time.perf_counter() - begun
         digest = result_digest(compiled.model, {backend.name: backend.engines for backend in compiled.backends})
@@ -57,7 +58,7 @@ class Jobs:
             return {"digest": digest}
         compiled.save(job["folder"])
         _use(compiled, job)
-        compared = dovetail.verify(job["model"], compiled, job["judge"], plugins=self._plugins)
+        compared = dovetail.verify(job["model"], compiled, from_plain(job["judge"]), plugins=self._plugins)
         gc.collect()  # sessions of earlier candidates, so that their memory and threads are not there while timing
         self._feeds = self._timed_inputs(job)
         return {
@@ -123,9 +124,11 @@ class Jobs:
         import dovetail
         from dovetail_runtime.data.batches import batches, fitted
 
+        from dovetail_tune.data_folders import from_plain
+
         original = dovetail.open(job["model"], self._plugins)
         made = self._compiled.model if self._compiled is not None else original
-        feeds, _ = next(batches(original, job["judge"], made, whole=True))
+        feeds, _ = next(batches(original, from_plain(job["judge"]), made, whole=True))
         return dict(fitted(made, feeds))
 
 

@@ -17,7 +17,7 @@ from dovetail.text import pluralize
 
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.independent_rows import inputs_of_samples, why_rows_stay_together
-from dovetail_runtime.data.kept import KeptBatches, RereadBatches
+from dovetail_runtime.data.kept import RereadBatches
 from dovetail_runtime.data.sources import data_items
 from dovetail_runtime.feeds import optional_inputs, required_inputs
 
@@ -163,7 +163,7 @@ def split_data(
         groups, unit = list(range(len(origins))), "batch"
         if isinstance(data, (str, Path)):
             groups, unit = _recordings(origins)
-        elif isinstance(data, KeptBatches) and data.recordings:
+        elif isinstance(data, RereadBatches) and data.recordings:
             groups, unit = list(data.recordings), "recording"
         in_sequence = unit != "recording"
 

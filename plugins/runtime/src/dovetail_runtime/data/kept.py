@@ -20,7 +20,13 @@ class _Stored(NamedTuple):
 
 
 class RereadBatches(ABC):
-    """Batches that are the same each time they are read."""
+    """Batches that are the same each time they are read.
+
+    Attributes:
+        recordings: The recording that each batch is of, by number from 0; empty if every batch is one of its own.
+    """
+
+    recordings: Sequence[int] = ()
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
