@@ -36,6 +36,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
     registered = {("fact", name) for name in (*facts.__all__, *loop_trips.__all__)}
     assert set(tables.things) == {
         ("engine", "openvino-cpu"),
+        ("session_start", "openvino-cpu"),
         ("backend", "cpu-bf16"),
         ("conformance", "cpu-bf16"),
         ("edit", "clamp-comparisons"),

@@ -32,11 +32,12 @@ def test_registration_names_things_and_imports_nothing_heavy():
     things = set()
     tables = SimpleNamespace(
         engine=lambda name, target: things.add(("engine", name)),
+        session_start=lambda name, target: things.add(("session_start", name)),
         backend=lambda name, target: things.add(("backend", name)),
         conformance=lambda name, target: things.add(("conformance", name)),
     )
     dovetail_gpu_fp16.register(tables)
-    engines = {("engine", "onnxruntime-cuda"), ("engine", "half-sums")}
+    engines = {("engine", "onnxruntime-cuda"), ("session_start", "onnxruntime-cuda"), ("engine", "half-sums")}
     assert things == {*engines, ("backend", "gpu-fp16"), ("conformance", "gpu-fp16")}
     code = (
         "import sys, dovetail_gpu_fp16.engine as e; e.OnnxRuntimeCuda().available();"
