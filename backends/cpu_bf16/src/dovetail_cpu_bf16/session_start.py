@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-import numpy as np
 from dovetail_runtime import KeptSession, SelfChecking, SessionStart
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     from dovetail.plugin import Executed, RegionModel, Session
 
     from dovetail_cpu_bf16.calls import Calls
@@ -102,6 +102,8 @@ class _Restarted(SelfChecking):
         Raises:
             RuntimeError: OpenVINO's own error, or the region has to be loaded for such inputs.
         """
+        import numpy as np
+
         tensors = self._calls.tensors(inputs)
         given = [inputs[name] for name in self._calls.inputs]
         if self._needs_keys and not all(map(np.size, given)):

@@ -6,10 +6,10 @@ import ctypes
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 from dovetail_onnx import onnx_runtime
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnxruntime as ort
 
 
@@ -50,6 +50,8 @@ class Calls:
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
+        import numpy as np
+
         ort = onnx_runtime()
         array = np.asarray(array, order="C")
         if name not in self._foreign:
@@ -59,6 +61,7 @@ class Calls:
 
     def _from_value(self, name: str, value: ort.OrtValue) -> np.ndarray:
         import ml_dtypes
+        import numpy as np
 
         if name not in self._foreign:
             return value.numpy()
