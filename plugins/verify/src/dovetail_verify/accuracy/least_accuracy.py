@@ -120,13 +120,15 @@ def _remark(
     considered: Considered, before: OutputVerification, after: OutputVerification, better: CompiledModel, data: HeldOut
 ) -> Remark:
     nodes, integers = better.plan.nodes, len(integer_nodes(better.plan))
-    kept = f"{integers} of {pluralize(len(nodes), 'node')} stayed in integers" if integers else "nothing is in integers"
+    kept = "nothing is in integers, because they leave"
+    if integers:
+        kept = f"{integers} of {pluralize(len(nodes), 'node')} stayed in integers, because more of them leave"
     seen = "" if _worst(before) < POOR else f" (SNR {considered.snr_db:.1f} dB on samples that calibrate)"
     judge = "which nothing was calibrated with" if data.split.judged else "which also calibrated, for want of more"
     less = "" if _worst(after) >= POOR else "; float32 leaves no more here"
     why = (
-        f"{kept}, because more of them leave {worst_of(before)} at the worst output{seen}, below the {POOR:g} dB where "
-        f"a result has a warning; it has {worst_of(after)} now, on data {judge}{less}"
+        f"{kept} {worst_of(before)} at the worst output{seen}, below the {POOR:g} dB where a result has a warning; "
+        f"{worst_of(after)} now, on data {judge}{less}"
     )
     facts = {"integers_db": _finite(before), "result_db": _finite(after)}
     return Remark("analysis", "", "accuracy", LEAST_ACCURACY, why, advice=_ADVICE, facts=facts)

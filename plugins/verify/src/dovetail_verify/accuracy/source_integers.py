@@ -74,7 +74,7 @@ def with_source_integers(
     alike = "is the same" if itself == math.inf else f"is {itself:.1f} dB from itself"
     why = (
         f"the host computes the original's own integers, because elsewhere the worst output has {worst_of(before)}, "
-        f"and the original {alike} without its engine's optimizations; it has {worst_of(after)} now"
+        f"and the original {alike} without its engine's optimizations; {worst_of(after)} now"
     )
     advice = "--all-integers leaves them where the request has them"
     kept.plan.remarks.append(Remark("analysis", "", "accuracy", SOURCE_INTEGERS, why, advice=advice))
