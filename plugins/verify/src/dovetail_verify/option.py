@@ -38,9 +38,10 @@ class VerifyResult(Option):
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
         compare_floats: Compare the time of a result with integers with that of floats here, and return floats where
             these are faster, in the formats of the request; by default (None) where there are goals, for which low
-            floats are compared with float32, too.
-        all_integers: Leave no node in floats that data says is too costly or too slow in integers, as is done on this
-            machine's own device otherwise.
+            floats are compared with float32, too, or where integers would leave less than 20 dB.
+        all_integers: Leave no node in floats that data says is too costly or too slow in integers, nor the whole result
+            if these would leave less than 20 dB or less than an original in integers, as is done on this machine's own
+            device otherwise.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
