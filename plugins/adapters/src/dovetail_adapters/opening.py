@@ -66,6 +66,8 @@ class Opening:
         cache: bool = True,
         options: Mapping[str, Any] = MappingProxyType({}),
     ):
+        if "backends" in options:
+            raise UsageError("a session has no keyword 'backends'", "it is 'backend': a name, or a list of names")
         self.saved = saved_result(model)
         self._model, self._backend, self._providers = model, backend, providers or ()
         self._given, self._options = plugins, dict(options)
