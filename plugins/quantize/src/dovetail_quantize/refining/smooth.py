@@ -5,20 +5,20 @@ Source: Xiao et al., "SmoothQuant: Accurate and Efficient Post-Training Quantiza
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir import FLOAT32, constant_of, input_of, is_onnx, name_of
+from dovetail.ir import FLOAT32, constant_of, input_of, name_of
 from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
 from dovetail_quantize.integers import parameters_of_range
 from dovetail_quantize.observers.extremes import MinMax
+from dovetail_quantize.refining.absorbers import Absorber, absorber_of
 from dovetail_quantize.refining.activation_aware import activation_aware_factors, normalized_factors, rounded
-from dovetail_quantize.refining.equalize import only_reader
-from dovetail_quantize.refining.layers import Layer, is_own, layer_of, refined_layers
+from dovetail_quantize.refining.layers import Layer, refined_layers
 from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.samples import RowSample, decibels
 from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Format, Model
     from dovetail.passes import Context
-
-    from dovetail_quantize.refining.layers import ConstantReplacer
 
 
 @dataclass(frozen=True)
@@ -40,8 +38,8 @@ class Smooth(Pass):
 
     The factor s of a channel is its largest activation on the data to the power of alpha, over its largest weight to
     the power of 1 - alpha. Constants before %x must absorb it: those of a normalization (fused or decomposed), a Mul by
-    a constant, or the preceding product. A value is scaled only if that reduces the error of its products on a sample
-    of rows by two percent. The model computes the same function.
+    a constant, or the preceding product. A value is scaled only if that takes two percent from the error of its
+    products, on rows of batches that its factors do not come from. The model computes the same function.
 
     Products that read floats and weights in integers are scaled by `activation_aware`.
 
@@ -100,95 +98,6 @@ class Smooth(Pass):
         return bool(changed)
 
 
-_KEPT = ("Relu", "LeakyRelu", "Identity", "Dropout")
-_NORMS = ("LayerNormalization", "RMSNormalization")
-
-
-@dataclass
-class Absorber:
-    """Constants and layers that absorb the scaling of a value.
-
-    Attributes:
-        vectors: Per-channel constants to multiply by the factors.
-        inverse: Per-channel constants to divide by the factors.
-        layers: Layers whose output channels to multiply by the factors.
-    """
-
-    vectors: list[ir.Value] = field(default_factory=list)
-    inverse: list[ir.Value] = field(default_factory=list)
-    layers: list[Layer] = field(default_factory=list)
-
-    def scale(self, constants: ConstantReplacer, factors: np.ndarray) -> None:
-        """Multiply the channels of the value by factors."""
-        for value in self.vectors:
-            constants.scale_vector(value, factors)
-        for value in self.inverse:
-            constants.scale_vector(value, 1 / factors)
-        for layer in self.layers:
-            constants.scale(layer, factors, None)
-
-
-def absorber_of(value: ir.Value, channels: int) -> Absorber | None:
-    """Find constants that can absorb a scaling of a value's last axis; None if a producer does not commute with it.
-
-    Every value on the way back must have a single reader, except `value` itself.
-    """
-    found = Absorber()
-    while (node := value.producer()) is not None and is_onnx(node) and value is node.outputs[0]:
-        if any(output.uses() or output.is_graph_output() for output in node.outputs[1:]):
-            return None
-        if node.op_type in _NORMS:
-            return found if _normalized(node, channels, found) else None
-        layer = layer_of(node)
-        if layer is not None and not layer.is_convolution and layer.channels == channels:
-            # The walk has already passed a bias that a separate Add adds.
-            found.layers.append(layer if layer.added_to is None else Layer(node, layer.layout))
-            return found
-        own = [index for index, given in enumerate(node.inputs[:2]) if _per_channel(given, channels)]
-        if node.op_type in ("Mul", "Div") and own and (node.op_type == "Mul" or own == [1]):
-            (found.vectors if node.op_type == "Mul" else found.inverse).append(input_of(node, own[0]))
-            return found
-        if node.op_type in ("Add", "Sub") and len(own) == 1:
-            found.vectors.append(input_of(node, own[0]))
-            value = input_of(node, 1 - own[0])
-        elif node.op_type in _KEPT or _keeps_last_axis(node, channels):
-            value = input_of(node, 0)
-        else:
-            return None
-        if only_reader(value) is not node:
-            return None
-    return None
-
-
-def _normalized(node: ir.Node, channels: int, found: Absorber) -> bool:
-    """Check whether a normalization is along the last axis with per-channel constants, and collect these."""
-    axis, rank = node.attributes.get_int("axis", -1), len(input_of(node, 0).shape or ())
-    given = [value for value in node.inputs[1:3] if value is not None]
-    if axis not in (-1, rank - 1) or not given or not all(_per_channel(value, channels) for value in given):
-        return False
-    found.vectors.extend(given)
-    return True
-
-
-def _per_channel(value: ir.Value | None, channels: int) -> bool:
-    """Check whether a value is a per-channel constant along the last axis."""
-    if not is_own(value):
-        return False
-    tensor = constant_of(value)
-    return tensor.size == channels and tuple(tensor.shape)[-1:] == (channels,)
-
-
-def _keeps_last_axis(node: ir.Node, channels: int) -> bool:
-    """Check whether a node moves data but keeps the last axis."""
-    before, after = node.inputs[0].shape if node.inputs and node.inputs[0] is not None else None, node.outputs[0].shape
-    if before is None or after is None or not len(before) or not len(after):
-        return False
-    if node.op_type == "Reshape":
-        return before[-1] == after[-1] == channels
-    order = node.attributes.get_ints("perm", list(range(len(before)))[::-1])
-    return node.op_type == "Transpose" and order[-1] == len(before) - 1
-
-
 _ROWS = 512
 _WORTH = 0.98  # largest remaining fraction of the error
 _ACTIVATION, _WEIGHT = "A", "B"
@@ -244,49 +153,76 @@ def _format(layer: Layer, port: str) -> Format | None:
     return format_ if usable else None
 
 
+class _Part:
+    """A part of the calibration data of a value: the extrema of its channels, and a sample of its rows."""
+
+    def __init__(self, channels: int, seed: int):
+        self.low, self.high = np.full(channels, np.inf), np.full(channels, -np.inf)
+        self._sample = RowSample(_ROWS // 2, seed)
+
+    def update(self, rows: np.ndarray) -> None:
+        self.low, self.high = np.minimum(self.low, rows.min(axis=0)), np.maximum(self.high, rows.max(axis=0))
+        self._sample.offer(len(rows), lambda at: (rows[at],))
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self._sample.rows[0] if self._sample.rows else np.zeros((0, len(self.low)), np.float32)
+
+
 class SeenInput:
-    """Calibration data of one value: the extrema of its channels, and a sample of its rows."""
+    """Calibration data of one value, in two parts that take turns: factors of one are judged on the other.
+
+    Scaled channels have less room for larger numbers than the data has, so what they gain on the same data says little.
+    """
 
     extrema = None
 
     def __init__(self, of: SmoothedInput):
         self._of, self.format = of, of.format
-        self._low, self._high = np.full(of.channels, np.inf), np.full(of.channels, -np.inf)
-        self._sample = RowSample(_ROWS, 0)
+        self._parts = [_Part(of.channels, seed) for seed in (0, 1)]
+        self._batches = 0
 
     def update(self, array: np.ndarray) -> None:
         """Process the numbers of one batch."""
         rows = array.reshape(-1, self._of.channels)
         if not rows.size:
             return
-        low, high = rows.min(axis=0), rows.max(axis=0)
-        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+        if not np.isfinite(rows).all():
             raise DovetailError(
                 f"value '{self._of.value.name}': a number on the data is infinite or NaN",
                 "look at the data; channels are scaled by what is seen on it",
             )
-        self._low, self._high = np.minimum(self._low, low), np.maximum(self._high, high)
-        self._sample.offer(len(rows), lambda at: (rows[at],))
+        self._parts[self._batches % 2].update(rows)
+        self._batches += 1
 
     def factors(self, alpha: float, ctx: Context) -> np.ndarray | None:
         """Return the factors of the weights; None if scaling gains nothing."""
-        if not len(self._sample):
+        if not self._batches:
             return None
-        of, weights = self._of, [layer.layout.matrices(_array(layer))[0, :, :, 0] for layer in self._of.layers]
-        if not of.format.quantized:
+        if not self._of.format.quantized:
             return self._weight_factors(ctx)
-        activations = np.maximum(np.abs(self._low), np.abs(self._high))
+        first, second = self._parts
+        pairs = ((first, second), (second, first)) if self._batches > 1 else ((first, first),)
+        signal = before = after = 0.0
+        for fitted, judged in pairs:
+            by = self._factors_of(fitted.low, fitted.high, alpha)
+            energy, plain = self._error(np.ones_like(by), fitted, judged)
+            signal, before, after = signal + energy, before + plain, after + self._error(by, fitted, judged)[1]
+        by = self._factors_of(np.minimum(first.low, second.low), np.maximum(first.high, second.high), alpha)
+        return self._worthwhile(by, signal, before, after, ctx)
+
+    def _factors_of(self, low: np.ndarray, high: np.ndarray, alpha: float) -> np.ndarray:
+        weights = [layer.layout.matrices(_array(layer))[0, :, :, 0] for layer in self._of.layers]
+        activations = np.maximum(np.abs(low), np.abs(high))
         largest = np.max([np.abs(weight).max(axis=0) for weight in weights], axis=0)
         with np.errstate(divide="ignore", invalid="ignore"):
             by = activations**alpha / largest ** (1 - alpha)
-        by = normalized_factors(by)
-        signal, before = self._error(np.ones_like(by))
-        return self._worthwhile(by, signal, before, self._error(by)[1], ctx)
+        return normalized_factors(by)
 
     def _weight_factors(self, ctx: Context) -> np.ndarray | None:
         """Return the factors of weights that alone are in integers; None if scaling gains nothing."""
         weights = [(_array(layer), format_) for layer in self._of.layers if (format_ := _format(layer, _WEIGHT))]
-        found = activation_aware_factors(self._sample.rows[0], weights)
+        found = activation_aware_factors(np.concatenate([part.rows for part in self._parts]), weights)
         return self._worthwhile(*found, ctx)
 
     def _worthwhile(
@@ -305,10 +241,16 @@ class SeenInput:
         ctx.remark("passed", node, "smooth", why, others)
         return by
 
-    def _error(self, by: np.ndarray) -> tuple[float, float]:
-        """Return the energy of all products on the sample, and of their error, with channels divided by factors."""
-        (rows,), signal, error = self._sample.rows, 0.0, 0.0
-        parameters = parameters_of_range(self.format, (self._low / by).min(), (self._high / by).max())
+    def _error(self, by: np.ndarray, fitted: _Part, judged: _Part) -> tuple[float, float]:
+        """Return the energy of all products, and of their error, with channels divided by factors.
+
+        Args:
+            by: The factors.
+            fitted: Has the range of the activations.
+            judged: Has the rows of the products.
+        """
+        rows, signal, error = judged.rows, 0.0, 0.0
+        parameters = parameters_of_range(self.format, (fitted.low / by).min(), (fitted.high / by).max())
         given = rounded(rows / by, self.format, parameters)
         for layer in self._of.layers:
             weight = _array(layer)
