@@ -106,9 +106,9 @@ class _Restarted(SelfChecking):
 
         tensors = self._calls.tensors(inputs)
         given = [inputs[name] for name in self._calls.inputs]
-        if self._needs_keys and not all(map(np.size, given)):
+        if self._needs_keys and not all(array.size for array in given):
             raise RuntimeError("attention may have no keys")
-        if self._checks is not None and self._checks.check(tuple(map(np.shape, given))) and self._needs_keys:
+        if self._checks is not None and self._checks.check(tuple(array.shape for array in given)) and self._needs_keys:
             raise RuntimeError("attention has no keys")
         return self._calls.run(tensors)
 
