@@ -1,11 +1,13 @@
 """Calibration of many samples in files: in this process, and by the workers of a dask cluster on parts of them.
 
-    python bench/calibration_parts.py [--samples 10000] [--each 100] [--nodes 60] [--extent 32]
+    python bench/calibration_parts.py [--samples 10000] [--each 100] [--nodes 60] [--extent 32] [--above DB]
 
-The net is a chain of convolutions, additions and Relus on images, for cpu-int8 without verification. `times as fast` is
-the time of one worker over that. `longest path` is the processor time of this process and of the busiest worker, which
-other programs change less; `same plan` says whether plans are equal byte for byte. Every worker has a core
-of its own, as if it were a machine. The cluster is started before its time counts, and every worker has compiled once.
+The net is a chain of convolutions, additions and Relus on images, for cpu-int8 without verification. With `--above`, it
+is compiled for cpu-bf16 with a goal that is so many decibels above what that reaches, which takes a search. `times as
+fast` is the time of one worker over that. `longest path` is the processor time of this process and of the busiest
+worker, which other programs change less; `same plan` says whether plans are equal byte for byte. Every worker has a
+core of its own, as if it were a machine. The cluster is started before its time counts, and every worker has compiled
+once.
 """
 
 from __future__ import annotations
@@ -39,13 +41,18 @@ def build(nodes: int, extent: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def measured(model: Path, data: Path, address: str | None, client: object) -> tuple[float, float, str]:
+def measured(
+    model: Path, data: Path, address: str | None, client: object, goal: float | None
+) -> tuple[float, float, str]:
     """Seconds by the clock, processor seconds of this process and the busiest worker, and the plan."""
     before = client.run(time.process_time) if client is not None else {}
     start, here = time.perf_counter(), time.process_time()
-    compiled = dovetail.compile(
-        model, "cpu-int8", data=str(data), verify=False, refine="none", try_engines=False, executor=address
-    )
+    if goal is None:
+        how = {"verify": False, "refine": "none", "try_engines": False}
+        compiled = dovetail.compile(model, "cpu-int8", data=str(data), executor=address, **how)
+    else:
+        how = {"min_snr": goal, "compare_floats": False}
+        compiled = dovetail.compile(model, "cpu-bf16", data=str(data), executor=address, **how)
     seconds, here = time.perf_counter() - start, time.process_time() - here
     after = client.run(time.process_time) if client is not None else {}
     there = max((after[name] - before[name] for name in before), default=0.0)
@@ -64,6 +71,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=100, help="samples in a file")
     parser.add_argument("--nodes", type=int, default=60)
     parser.add_argument("--extent", type=int, default=32)
+    parser.add_argument("--above", type=float, metavar="DB")
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     from distributed import Client, LocalCluster
@@ -79,11 +87,13 @@ def main() -> None:
             for folder in (data, few) if number < 4 else (data,):
                 folder.mkdir(exist_ok=True)
                 np.savez(folder / f"{number:05}.npz", x=rng.standard_normal(shape).astype(np.float32))
-        rows, expected = [], None
+        rows, expected, goal = [], None, None
         keep_to(cores[0])
+        if options.above is not None:
+            goal = dovetail.compile(model, "cpu-bf16", data=str(few)).verification.worst_snr_db + options.above
         for name, workers in {"this process": 0, "1 worker": 1, "2 workers": 2}.items():
             if not workers:
-                seconds, path, plan = measured(model, data, None, None)
+                seconds, path, plan = measured(model, data, None, None, goal)
             else:
                 with (
                     LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -91,8 +101,8 @@ def main() -> None:
                 ):
                     for number, worker in enumerate(sorted(client.scheduler_info()["workers"])):
                         client.run(keep_to, cores[number % len(cores)], workers=[worker])
-                    measured(model, few, cluster.scheduler_address, client)
-                    seconds, path, plan = measured(model, data, cluster.scheduler_address, client)
+                    measured(model, few, cluster.scheduler_address, client, goal)
+                    seconds, path, plan = measured(model, data, cluster.scheduler_address, client, goal)
             expected = expected or plan
             rows.append({"on": name, "seconds": seconds, "longest path": path, "same plan": plan == expected})
         for row in rows:

@@ -7,20 +7,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
+from dovetail.errors import UsageError
 from dovetail_commands.engine_environments import add_engine_env
 from dovetail_commands.terminal import say_note, table
+from dovetail_onnx.files.locations import data_location
 from dovetail_onnx.files.writing import replacing_file
 
 from dovetail_runtime.parallel_run import WAYS
 
 if TYPE_CHECKING:
     import numpy as np
+    from dovetail.plugin import CompiledModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
-    parser.add_argument("--data", type=Path, required=True, metavar="FILE.npz|FOLDER", help="one array per input")
+    parser.add_argument(
+        "--data", type=data_location, required=True, metavar="FILE.npz|FOLDER", help="one array per input"
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="run parts of the data on the machines of a dask.distributed scheduler, which see result and data under "
+        "the same paths",
+    )
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
     add_engine_env(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="threads of each engine; all cores by default")
@@ -39,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     existing(args.result)
+    if args.cluster and args.trace:
+        raise UsageError("--trace is of one process, and --cluster runs several", "leave one of them out")
     from dovetail import api
 
     from dovetail_runtime.feeds import arrays_of
@@ -53,13 +66,13 @@ def run(args: argparse.Namespace) -> int:
         with trace(compiled, args.trace, args.executor) as timeline:
             given = compiled.run_on(args.data, executor=args.executor)
     else:
-        timeline, given = None, compiled.run_on(args.data, executor=args.executor)
+        timeline, given = None, _outputs(args, compiled)
     outputs = {name: array for output, value in given.items() for name, array in arrays_of(output, value).items()}
     if args.output:
         _write(args.output, outputs)
     rows = [_row(name, array) for name, array in outputs.items()]
     if args.json:
-        executed = {node: tuple(how) for node, how in compiled.executed().items()}
+        executed = {} if args.cluster else {node: tuple(how) for node, how in compiled.executed().items()}
         document: dict[str, Any] = {
             "outputs": rows,
             "executed": executed,
@@ -77,6 +90,22 @@ def run(args: argparse.Namespace) -> int:
             say_note(f"values of {timeline.peak / 1e6:.3g} MB were live at most; {args.trace} has the timeline")
         say(compiled.summary())
     return 0
+
+
+def _outputs(args: argparse.Namespace, compiled: CompiledModel) -> dict[str, np.ndarray]:
+    """Run the result on all of the data, here or on the machines of a cluster."""
+    if not args.cluster:
+        return compiled.run_on(args.data, executor=args.executor)
+    from dovetail_commands.progress import Progress
+
+    from dovetail_runtime.data_workers import workers_of
+    from dovetail_runtime.run_parts import run_in_parts
+
+    with Progress() as progress, workers_of(args.cluster, plugins_of(args)) as (workers, notes):
+        assert workers is not None, "an address names workers"
+        for text in notes:
+            say_note(text)
+        return run_in_parts(workers, compiled, args.result, args.data, args.executor, progress)
 
 
 def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -130,12 +130,9 @@ class ModelRunner(dovetail.plugin.Runner):
         from dovetail_runtime.data.batches import batches, fitted
 
         model = self._compiled.model
-        parts: dict[str, list[np.ndarray]] = {}
         self._cut_notes = []
-        for feeds, _ in batches(model, data, whole=True, say=self._cut_notes.append):
-            for name, array in self.run(fitted(model, feeds), executor).items():
-                parts.setdefault(name, []).append(array)
-        return {name: _joined(name, arrays) for name, arrays in parts.items()}
+        given = batches(model, data, whole=True, say=self._cut_notes.append)
+        return joined_batches(self.run(fitted(model, feeds), executor) for feeds, _ in given)
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed by the executor that ran or was loaded last."""
@@ -173,6 +170,19 @@ class ModelRunner(dovetail.plugin.Runner):
                 if ok:
                     break
         return notes
+
+
+def joined_batches(batches: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """Join the outputs of all batches along the first axis.
+
+    Raises:
+        DovetailError: They differ in other extents.
+    """
+    parts: dict[str, list[np.ndarray]] = {}
+    for outputs in batches:
+        for name, array in outputs.items():
+            parts.setdefault(name, []).append(array)
+    return {name: _joined(name, arrays) for name, arrays in parts.items()}
 
 
 def _joined(name: str, parts: list[Any]) -> Any:
