@@ -180,3 +180,19 @@ def test_an_input_that_only_an_activation_reads_has_nothing_that_could_absorb_a_
     result, _ = errors(net("x = Relu (h)", "[one] y = MatMul (x, w1)", "float[N,5,8] y"), data, plugins)
     (remark,) = of_smooth(result)
     assert (remark.kind, remark.node) == ("missed", "one") and "the channels of 'x' stay as they are" in remark.why
+
+
+@pytest.mark.parametrize("channels, changed", [((3, 3), True), ((3, 11), False)])
+def test_what_one_half_of_the_batches_says_has_to_hold_on_the_other(channels, changed, plugins):
+    """A channel that is large in one recording alone would leave no room for that of another."""
+    rows = np.random.default_rng(5).normal(0, 0.05, (2, 8, 5, 16)).astype(np.float32)
+    for batch, channel in zip(rows, channels, strict=True):
+        batch[..., channel] += 1
+    proto = onnx.parser.parse_model(net(NORM, "y = MatMul (x, w1)", "float[N,5,8] y"))
+    for name, array in (("scale", np.ones(16)), ("bias", np.zeros(16))):
+        (value,) = (value for value in proto.graph.value_info if value.name == name)
+        proto.graph.value_info.remove(value)
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    data = [{"h": batch} for batch in rows]
+    result = dovetail.compile(with_weights(proto), "npu", data=data, plugins=plugins, refine="smooth", verify=False)
+    assert [remark.kind == "passed" for remark in of_smooth(result)] == [changed]
