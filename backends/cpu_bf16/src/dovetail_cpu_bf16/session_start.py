@@ -102,7 +102,6 @@ class _Restarted(SelfChecking):
         Raises:
             RuntimeError: OpenVINO's own error, or the region has to be loaded for such inputs.
         """
-        import numpy as np
 
         tensors = self._calls.tensors(inputs)
         given = [inputs[name] for name in self._calls.inputs]
