@@ -1,6 +1,6 @@
 """Second starts: a session whose result an earlier program kept, over the engine's own loading of the same file.
 
-    python bench/second_start.py MODEL... [--backend host] [--repeat 7]
+    python bench/second_start.py MODEL... [--backend host] [--data FOLDER] [--repeat 7]
 
 Every start is a new process, in turns. `call` is processor time of making the session after everything that it needs is
 imported; `process` is that of a whole process that imports and makes it, and `clock` the same by the clock. The peer
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from measure import table
 
-OURS = "from dovetail import InferenceSession\n", "InferenceSession({model!r}, backend={backend!r})"
+OURS = "from dovetail import InferenceSession\n", "InferenceSession({model!r}, backend={backend!r}, data={data!r})"
 PEERS = {
     "onnxruntime": ("import onnxruntime\n", "onnxruntime.InferenceSession({result!r})"),
     "openvino": ("import openvino\n", "openvino.Core().compile_model({result!r}, 'CPU')"),
@@ -39,14 +39,14 @@ def started(imports: str, make: str, environment: dict[str, str], before: str = 
     return {"call": float(done.stdout), "process": cpu, "clock": clock}
 
 
-def rows_of(model: str, backend: str, peer: str, repeat: int) -> list[dict]:
+def rows_of(model: str, backend: str, data: str | None, peer: str, repeat: int) -> list[dict]:
     with tempfile.TemporaryDirectory() as work:
         environment = {**os.environ, "DOVETAIL_RESULT_CACHE": str(Path(work, "cache"))}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # what is installed was compiled once
         tiny = Path(__file__).with_name("n200.onnx")
-        ours = OURS[0], OURS[1].format(model=model, backend=backend)
+        ours = OURS[0], OURS[1].format(model=model, backend=backend, data=data)
         # Imports happen inside of calls as well: another model is loaded first where the call alone is timed.
-        warm = f"InferenceSession({str(tiny)!r}, backend={backend!r})\n"
+        warm = f"InferenceSession({str(tiny)!r}, backend={('cpu-bf16' if peer == 'openvino' else backend)!r})\n"
         started(*ours, environment)
         result = next(Path(work, "cache").glob("*/files/model.onnx"))
         started(*ours, environment, warm)
@@ -71,10 +71,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+")
     parser.add_argument("--backend", default="host")
+    parser.add_argument("--data", help="what integers are calibrated with")
     parser.add_argument("--repeat", type=int, default=7)
     options = parser.parse_args()
     peer = "openvino" if options.backend.startswith("cpu-") else "onnxruntime"
-    table([row for model in options.models for row in rows_of(model, options.backend, peer, options.repeat)])
+    table(
+        [row for model in options.models for row in rows_of(model, options.backend, options.data, peer, options.repeat)]
+    )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from trained_nets.cleaning import NETS as CLEANING
 from trained_nets.hearing import NETS as HEARING
 from trained_nets.language import NETS as LANGUAGE
 from trained_nets.rating import NETS as RATING
+from trained_nets.unseen import NETS as UNSEEN
 from trained_nets.vision import NETS as VISION
 
-NETS = (*VISION, *HEARING, *CLEANING, *RATING, *LANGUAGE)
+NETS = (*VISION, *HEARING, *CLEANING, *RATING, *LANGUAGE, *UNSEEN)
