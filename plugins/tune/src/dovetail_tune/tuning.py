@@ -78,9 +78,8 @@ def tune(
         mixed: Whether to profile segments of the model, and to try plans that mix candidates.
         budget: Time limit in seconds, after which the best plan found so far is returned; none by default.
         journal: Folder that keeps results and a journal, so that an interrupted tuning resumes.
-        executor: Where to compile and time, in place of processes of this program; all machines need the model, the
-            journal's folder and the same versions, and open files of data where these lie.
-            `dovetail_tune.cluster.connect` makes one of a cluster.
+        executor: Where to compile and time, in place of this program's processes: see `dovetail_tune.cluster.connect`.
+            All machines need the model, the journal's folder and the same versions, and open data where it lies.
         plugins: The plugins to use; workers load the installed ones without those left out here.
         progress: Called with (what, done, total).
 
