@@ -14,7 +14,6 @@ from dovetail import api
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail_adapters import opening, result_key
-from dovetail_adapters.result_cache import ResultCache
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 GENERATOR = np.random.default_rng(0)
@@ -64,12 +63,6 @@ REQUESTS = {
     "with the host": {"backend": "cpu-bf16", "pins": ["type:{operator}=host"]},
     "host": {"backend": "host"},
 }
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DOVETAIL_RESULT_CACHE", str(tmp_path / "cache"))
-    return ResultCache.of_user()
 
 
 @pytest.fixture

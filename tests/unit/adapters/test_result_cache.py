@@ -19,12 +19,6 @@ X = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
 
 
 @pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("DOVETAIL_RESULT_CACHE", str(tmp_path / "cache"))
-    return ResultCache.of_user()
-
-
-@pytest.fixture
 def model(tmp_path):
     onnx.save(onnx.parser.parse_model(NET), tmp_path / "net.onnx")
     return tmp_path / "net.onnx"
