@@ -2,7 +2,8 @@
 
 pip would make an environment with hatchling for each of them, one after the other, which takes half of an installation.
 A wheel's version ends in a digest of its content, `0.1.0+tree5f0c...`, because pip does not install again what it has
-installed in the same version. Other front ends (uv, `python -m build`) take the members from their folders.
+installed in the same version. Other front ends (uv, `python -m build`), and pip without the folders, get the members
+by their version; uv finds them in the workspace.
 """
 
 from __future__ import annotations
@@ -22,22 +23,25 @@ _PIP = "PIP_BUILD_TRACKER"  # pip sets it for every build
 
 
 class MemberWheels(MetadataHookInterface):
-    """Requires what `dependencies` of the hook's table lists: folders, or for pip their wheels in `build/wheels`."""
+    """Requires what `dependencies` of the hook's table lists: wheels of its folders for pip, else their versions."""
 
     PLUGIN_NAME = "custom"
 
     def update(self, metadata: dict) -> None:
         """Write the requirements; build the wheels that are missing."""
-        members = self.config["dependencies"]
-        metadata["dependencies"] = list(_by_wheel(Path(self.root), members)) if _PIP in os.environ else members
+        root = Path(self.root)
+        members = dict(requirement.split(f" @ {_IN_ROOT}") for requirement in self.config["dependencies"])
+        if _PIP in os.environ and all((root / folder).is_dir() for folder in members.values()):
+            metadata["dependencies"] = list(_by_wheel(root, members))
+        else:
+            metadata["dependencies"] = [f"{name}=={metadata['version']}" for name in members]
 
 
-def _by_wheel(root: Path, requirements: list[str]) -> Iterator[str]:
+def _by_wheel(root: Path, members: dict[str, str]) -> Iterator[str]:
     wheels = root / "build/wheels"
     wheels.mkdir(parents=True, exist_ok=True)
-    for requirement in requirements:
-        name, _, place = requirement.partition(" @ ")
-        yield f"{name} @ {wheel_of(root / place.removeprefix(_IN_ROOT), wheels).as_uri()}"
+    for name, folder in members.items():
+        yield f"{name} @ {wheel_of(root / folder, wheels).as_uri()}"
 
 
 def wheel_of(folder: Path, wheels: Path) -> Path:
@@ -59,7 +63,7 @@ def wheel_of(folder: Path, wheels: Path) -> Path:
 def _digest(folder: Path) -> str:
     """Return a digest of all that a wheel may hold."""
     found = hashlib.sha256()
-    for path in [folder / "pyproject.toml", *sorted((folder / "src").rglob("*"))]:
+    for path in [*sorted(folder.glob("[!.]*")), *sorted((folder / "src").rglob("*"))]:
         if path.is_file() and "__pycache__" not in path.parts:
             content = path.read_bytes()
             found.update(f"{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode() + content)

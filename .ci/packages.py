@@ -1,20 +1,24 @@
-"""Build, check and number the distributions of this repository; they have one version together.
+"""Release and number the distributions of this repository; they have one version and one set of metadata together.
 
-    python .ci/packages.py wheels dist        builds a wheel of each, with dovetail-all, which pins the others
-    python .ci/packages.py check dist         builds them, runs `twine check`, installs them elsewhere
-    python .ci/packages.py version 0.2.0      writes the version everywhere, and opens its section in CHANGELOG.md
+    python .ci/packages.py release dist       build and check an sdist and a wheel of each; nothing is uploaded
+    python .ci/packages.py version 0.2.0      write the version everywhere, and open its section in CHANGELOG.md
+    python .ci/packages.py metadata           copy authors, classifiers, URLs and license files from the root to all
 
-`wheels` needs hatchling, `check` also twine; both are in `.[test]`. The file of dovetail-all names its members by their
-folders, so that `pip install .` takes them from here; a wheel must not do that, and names their version instead.
+`release` needs hatchling and twine, which are in `.[test]`. An sdist is built from a copy in which links of README.md
+lead to the repository, and its wheel from the sdist alone, so that both work without the repository. The file of
+dovetail-all names its members by their folders, so that `pip install .` takes them from here; its sdist names their
+version instead.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import tomllib
 import venv
@@ -34,13 +38,15 @@ _HOOK = re.compile(
 )
 _DYNAMIC = re.compile(r'^dynamic = \["dependencies"\].*\n', re.MULTILINE)
 _HEADING = re.compile(r"^## (\S+)", re.MULTILINE)
-_SMOKE = """
-import dovetail, numpy, sys
-assert not dovetail.__file__.startswith(sys.argv[1]), dovetail.__file__
+_SHARED = re.compile(r"^# The same in every distribution: .*\n(?:.+\n)+?# Until here\.\n", re.MULTILINE)
+_LICENSE_FILES = ("LICENSE", "NOTICE")
+_LINK = re.compile(r"(?P<before>\]\(|(?:src|srcset|href)=\")(?![a-z]+:|#)(?P<path>[^)\"#\s]+)")
+_FIRST = re.compile(r"^    pip install \. && (.*)$", re.MULTILINE)  # the first command of README.md
+_PLACE = """
+import pathlib, sys, dovetail
 from dovetail.plugin import load_plugins
+assert pathlib.Path(dovetail.__file__).is_relative_to(sys.prefix), dovetail.__file__
 assert not load_plugins(strict=True).broken
-compiled = dovetail.compile(sys.argv[2], "cpu-bf16")
-print(compiled.summary(), dovetail.InferenceSession(sys.argv[2]).get_providers())
 """
 
 
@@ -49,18 +55,33 @@ class PackageError(Exception):
 
 
 def members(root: Path = ROOT) -> list[Path]:
-    """Return the folders of all distributions but dovetail-all, in the order of their names."""
+    """Return the folders of all distributions that dovetail-all brings, in the order of their names."""
     found = [root / "core", root / "schemas"]
     found += [path.parent for group in ("plugins", "backends") for path in (root / group).glob("*/pyproject.toml")]
     return sorted(found)
 
 
+def distributions(root: Path = ROOT) -> list[Path]:
+    """Return the folders of all distributions but dovetail-all: its members, and those of examples."""
+    return [*members(root), *sorted(path.parent for path in (root / "examples").glob("*/pyproject.toml"))]
+
+
 def problems(root: Path = ROOT) -> Iterator[str]:
-    """Yield what is wrong with the versions: those of all files, of requirements among them, and of the changelog."""
+    """Yield what is wrong with versions (of files, requirements and the changelog), names and shared metadata."""
     wanted = project_of(root)["version"]
-    for folder in members(root):
+    shared = shared_metadata(root)
+    for folder in distributions(root):
         project = project_of(folder)
         where = folder.relative_to(root) / "pyproject.toml"
+        if not project["name"].startswith("dovetail-"):
+            yield f"{where} has the name {project['name']}; names of distributions begin with dovetail-"
+        if shared_metadata(folder) != shared:
+            yield f"{where} has other metadata than the root's: run `python .ci/packages.py metadata`"
+        for name in _LICENSE_FILES:
+            if not (folder / name).is_file() or (folder / name).read_bytes() != (root / name).read_bytes():
+                yield f"{folder.relative_to(root) / name} differs from {name}: run `python .ci/packages.py metadata`"
+        if not {*_LICENSE_FILES} <= {*project["license-files"]} or "Apache-2.0" not in project["license"]:
+            yield f"{where} does not name the license Apache-2.0 and the files {' and '.join(_LICENSE_FILES)}"
         if project["version"] != wanted:
             yield f"{where} has version {project['version']}, dovetail-all has {wanted}"
         for text in project["dependencies"]:
@@ -78,6 +99,34 @@ def project_of(folder: Path) -> dict:
     return tomllib.loads((folder / "pyproject.toml").read_text())["project"]
 
 
+def shared_metadata(folder: Path) -> str:
+    """Return the lines of a `pyproject.toml` that are the same in all distributions.
+
+    Raises:
+        PackageError: There are none.
+    """
+    found = _SHARED.search((folder / "pyproject.toml").read_text())
+    if found is None:
+        raise PackageError(f"{folder / 'pyproject.toml'} has no lines from '# The same in every distribution' on")
+    return found[0]
+
+
+def copy_metadata(root: Path = ROOT) -> list[Path]:
+    """Write the root's shared metadata and license files into every distribution; return the files that changed.
+
+    Raises:
+        PackageError: A file has no place for it.
+    """
+    shared = shared_metadata(root)
+    changed = []
+    for folder in distributions(root):
+        path = folder / "pyproject.toml"
+        changed += _written(path, path.read_text().replace(shared_metadata(folder), shared))
+        for name in _LICENSE_FILES:
+            changed += _written(folder / name, (root / name).read_text())
+    return changed
+
+
 def compatible(version: str) -> str:
     """Return the versions that work with one: `>=0.1,<0.2` with 0.1.3, `>=1.2,<2` with 1.2.0."""
     major, minor = (int(part) for part in version.split(".")[:2])
@@ -93,7 +142,7 @@ def set_version(version: str, root: Path = ROOT) -> list[Path]:
     if not VERSION.fullmatch(version):
         raise PackageError(f"{version!r} is no version: write MAJOR.MINOR.PATCH, and rc1 or the like behind it")
     changed = []
-    for folder in [root, *members(root)]:
+    for folder in [root, *distributions(root)]:
         path = folder / "pyproject.toml"
         text, number = _LINE.subn(f'version = "{version}"', path.read_text(), count=1)
         if not number:
@@ -125,32 +174,73 @@ def released(root: Path = ROOT) -> str:
     return text
 
 
+def copy_sources(folder: Path, target: Path, root: Path = ROOT) -> None:
+    """Write what the sdist of a distribution holds: its files of git's index, ready to leave the repository."""
+    listed = subprocess.run(
+        ["git", "-C", str(folder), "ls-files", "-z", "--cached", "--others", "--exclude-standard", "src"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for name in filter(None, ["README.md", *_LICENSE_FILES, *(listed.split("\0") if folder != root else ())]):
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / name, target / name)
+    (target / "README.md").write_text(linked(target / "README.md", folder, root))
+    text = released(root) if folder == root else (folder / "pyproject.toml").read_text()
+    (target / "pyproject.toml").write_text(text)
+
+
+def linked(page: Path, folder: Path, root: Path = ROOT) -> str:
+    """Return the text of a page of a folder, whose relative links lead to the repository at the released version."""
+    project = project_of(root)
+    source, version = project["urls"]["Source"], project["version"]
+
+    def absolute(found: re.Match[str]) -> str:
+        path = (folder / found["path"]).resolve()
+        kind = "raw" if path.suffix in (".svg", ".png") else "tree" if path.is_dir() else "blob"
+        return f"{found['before']}{source}/{kind}/v{version}/{path.relative_to(root.resolve()).as_posix()}"
+
+    return _LINK.sub(absolute, page.read_text())
+
+
 def build(output: Path, root: Path = ROOT) -> list[Path]:
-    """Build the wheels of all distributions into a folder, and return them.
+    """Build sdists of all distributions into a folder, and wheels from the sdists; return both.
 
     Raises:
-        PackageError: The versions do not fit together, the folder holds other wheels, or a build fails.
+        PackageError: Versions or metadata do not fit together, the folder holds others, or a build fails.
     """
     if wrong := list(problems(root)):
         raise PackageError("\n".join(wrong))
     output.mkdir(parents=True, exist_ok=True)
-    if others := sorted(output.glob("*.whl")):
-        raise PackageError(f"{output} holds wheels already, such as {others[0].name}: name an empty folder")
-    with tempfile.TemporaryDirectory(prefix="dovetail-all-") as folder:
-        whole = Path(folder)
-        (whole / "pyproject.toml").write_text(released(root))
-        shutil.copy(root / "README.md", whole)
-        paths = list(map(str, [*members(root), whole]))
-        _run(
-            [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", output, *paths]
-        )
+    if others := sorted([*output.glob("*.whl"), *output.glob("*.tar.gz")]):
+        raise PackageError(f"{output} holds distributions already, such as {others[0].name}: name an empty folder")
+    folders = [root, *distributions(root)]
+    with tempfile.TemporaryDirectory(prefix="dovetail-all-") as place:
+        for folder in folders:
+            sources = Path(place, project_of(folder)["name"])
+            sources.mkdir()
+            copy_sources(folder, sources, root)
+            _run([sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", output.resolve()], sources)
+    sdists = sorted(output.glob("*.tar.gz"))
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    _run([*pip, "-w", output, *sdists])
     wheels = sorted(output.glob("*.whl"))
-    if len(wheels) != len(paths):
-        raise PackageError(f"{len(paths)} distributions gave {len(wheels)} wheels in {output}")
+    if not len(folders) == len(sdists) == len(wheels):
+        raise PackageError(f"{len(folders)} distributions gave {len(sdists)} sdists and {len(wheels)} wheels")
     for wheel in wheels:
         if direct := [line for line in requirements_of(wheel) if " @ " in line]:
             raise PackageError(f"{wheel.name} requires {direct[0]}, a place that others do not have")
-    return wheels
+    for archive in (*sdists, *wheels):
+        held = {Path(name).name for name in _names_in(archive)}
+        if lacking := [name for name in _LICENSE_FILES if name not in held]:
+            raise PackageError(f"{archive.name} has no file {lacking[0]}")
+    return [*sdists, *wheels]
+
+
+def _names_in(archive: Path) -> list[str]:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            return wheel.namelist()
+    with tarfile.open(archive) as sdist:
+        return sdist.getnames()
 
 
 def requirements_of(wheel: Path) -> list[str]:
@@ -161,39 +251,49 @@ def requirements_of(wheel: Path) -> list[str]:
     return [line.partition(": ")[2] for line in lines if line.startswith("Requires-Dist: ")]
 
 
-def check(output: Path, third_party: Sequence[Path] = ()) -> None:
-    """Build the wheels, check their metadata, install dovetail-all from them alone, and compile a model with it.
+def release(output: Path, third_party: Sequence[Path] = ()) -> None:
+    """Build sdists and wheels, check their metadata, and use them without the repository, as a stranger would.
+
+    From the wheels alone, dovetail-all and the examples are installed; the first command of README.md runs; and a
+    package that `dovetail new-backend` wrote is installed, checked, and passes its own tests.
 
     Args:
-        output: The folder for the wheels.
+        output: The folder for the archives.
         third_party: Folders with the wheels of everything else. Without any, what is installed here serves.
 
     Raises:
         PackageError: A step fails.
     """
-    wheels = build(output)
-    _run([sys.executable, "-m", "twine", "check", "--strict", *wheels])
+    archives = build(output)
+    _run([sys.executable, "-m", "twine", "check", "--strict", *archives])
     with tempfile.TemporaryDirectory(prefix="dovetail-wheels-") as folder:
         place = Path(folder)
         venv.create(place / "venv", with_pip=True)
-        python = place / "venv/bin/python"
+        programs = place / "venv/bin"
         links = [word for path in (output, *third_party) for word in ("--find-links", str(path.resolve()))]
-        offline = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", *links]
-        if third_party:
-            _run([*offline, "dovetail-all"], place)
-        else:
+        install = [programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index"]
+        install += [*links, "--no-build-isolation"]
+        names = [project_of(folder)["name"] for folder in (ROOT, *distributions())]
+        if not third_party:
             site = next((place / "venv/lib").glob("python*/site-packages"))
             # Behind the packages of the new environment, which therefore come first.
             (site / "others.pth").write_text("".join(f"{path}\n" for path in sys.path if path.endswith("-packages")))
-            names = [project_of(member)["name"] for member in members()]
-            _run([*offline, "--no-deps", "--ignore-installed", "dovetail-all", *names], place)
-        shutil.copy(ROOT / "examples/digits/digits.onnx", place)
-        (place / "smoke.py").write_text(_SMOKE)
-        _run([python, "smoke.py", str(ROOT), "digits.onnx"], place)
+            install += ["--no-deps"]
+        _run([*install, "--ignore-installed", *names], place)
+        _run([programs / "python", "-c", _PLACE], place)
+        shutil.copytree(ROOT / "examples/digits", place / "examples/digits")
+        first = _FIRST.search((ROOT / "README.md").read_text())
+        if first is None:
+            raise PackageError("README.md begins with no command that this can run")
+        _run([programs / word if word == "dovetail" else word for word in first[1].split()], place)
+        _run([programs / "dovetail", "new-backend", "acme-npu", "-o", "acme"], place)
+        _run([*install, "./acme"], place)
+        _run([programs / "dovetail", "check", "--installed", "acme-npu", "--time-limit", "60"], place)
+        _run([programs / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider"], place / "acme")
 
 
 def _written(path: Path, text: str) -> list[Path]:
-    if text == path.read_text():
+    if path.is_file() and text == path.read_text():
         return []
     path.write_text(text)
     return [path]
@@ -206,8 +306,6 @@ def _run(words: Sequence[object], folder: Path | None = None) -> None:
 
 
 def _clean() -> dict[str, str]:
-    import os
-
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME")}
 
 
@@ -215,21 +313,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one of the commands."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("wheels", "check"):
-        one = commands.add_parser(name)
-        one.add_argument("output", type=Path, metavar="FOLDER")
-        if name == "check":
-            one.add_argument("--third-party", type=Path, action="append", default=[], metavar="FOLDER")
+    one = commands.add_parser("release")
+    one.add_argument("output", type=Path, metavar="FOLDER")
+    one.add_argument("--third-party", type=Path, action="append", default=[], metavar="FOLDER")
     commands.add_parser("version").add_argument("version", metavar="X.Y.Z")
+    commands.add_parser("metadata")
     args = parser.parse_args(argv)
     try:
-        if args.command == "version":
-            for path in set_version(args.version):
-                print(path.relative_to(ROOT))
-        elif args.command == "wheels":
-            print(*(wheel.name for wheel in build(args.output)), sep="\n")
+        if args.command == "release":
+            release(args.output, args.third_party)
         else:
-            check(args.output, args.third_party)
+            for path in set_version(args.version) if args.command == "version" else copy_metadata():
+                print(path.relative_to(ROOT))
     except (PackageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

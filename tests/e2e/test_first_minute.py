@@ -44,6 +44,15 @@ def test_doctor_as_json_names_an_install_line_for_what_is_missing(dovetail):
             assert any(line.removeprefix("pip install ") in row["lacks"] for line in found["machine"]["install"])
 
 
+def test_doctor_names_a_foreign_package_of_the_same_name(dovetail, tmp_path):
+    facts = tmp_path / "dovetail-1.0b3.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: dovetail\nVersion: 1.0b3\n")
+    done = dovetail("doctor", PYTHONPATH=str(tmp_path))
+    assert "to repair  the distribution dovetail 1.0b3 is not a part of dovetail-core" in done.stdout
+    assert "pip uninstall -y dovetail && pip install --force-reinstall" in done.stdout
+
+
 def test_doctor_of_no_model_gives_no_traceback(dovetail, tmp_path):
     (tmp_path / "no.onnx").write_bytes(b"nothing")
     for name in ("no.onnx", "absent.onnx"):

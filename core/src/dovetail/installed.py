@@ -10,6 +10,9 @@ import sys
 from functools import lru_cache
 from importlib import metadata
 
+DISTRIBUTION = "dovetail-core"
+"""The name that core is installed by; another project owns `dovetail` in the public index."""
+
 
 def entry_points(group: str) -> list[tuple[metadata.EntryPoint, str, str]]:
     """Return the entry points of a group by name and target, with name and version of their distribution.

@@ -24,10 +24,10 @@ packages, member_wheels = loaded("packages"), loaded("member_wheels")
 
 @pytest.fixture
 def copy(tmp_path):
-    """The files with versions, in a folder of their own."""
-    folders = [ROOT, *packages.members()]
-    files = [folder / "pyproject.toml" for folder in folders]
-    files += [ROOT / "CHANGELOG.md", ROOT / "README.md", ROOT / "core/src/dovetail/__init__.py"]
+    """The files with versions and metadata, in a folder of their own."""
+    folders = [ROOT, *packages.distributions()]
+    files = [folder / name for folder in folders for name in ("pyproject.toml", "README.md", "LICENSE", "NOTICE")]
+    files += [ROOT / "CHANGELOG.md", ROOT / "core/src/dovetail/__init__.py"]
     for file in files:
         target = tmp_path / file.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -35,15 +35,33 @@ def copy(tmp_path):
     return tmp_path
 
 
-def test_all_distributions_have_the_version_of_the_whole_and_the_changelog_has_it():
+def test_all_distributions_have_the_version_and_metadata_of_the_whole_and_the_changelog_has_it():
     assert list(packages.problems()) == []
+
+
+def test_every_distribution_says_what_it_is():
+    for folder in [ROOT, *packages.distributions()]:
+        project = packages.project_of(folder)
+        assert project["readme"] == "README.md" and (folder / "README.md").read_text().startswith("# ")
+        assert project["classifiers"] and project["urls"]["Source"] and project["authors"]
+        assert 20 < len(project["description"]) < 150
+
+
+NAMES = re.findall(r"^    (dovetail-[\w-]+)$", (ROOT / "docs/distributions.md").read_text(), re.MULTILINE)
+
+
+def test_the_page_lists_the_names_of_all_distributions():
+    """`dovetail` alone belongs to another project in the public index."""
+    files = [file for file in ROOT.glob("**/pyproject.toml") if not {"build", "out", ".venv"} & {*file.parts}]
+    names = {packages.project_of(file.parent)["name"] for file in files if "/template" not in file.as_posix()}
+    assert sorted(names) == NAMES and "dovetail" not in names
 
 
 @pytest.mark.parametrize("version, range_", [("0.2.0", ">=0.2,<0.3"), ("1.4.2", ">=1.4,<2"), ("2.0.0rc1", ">=2.0,<3")])
 def test_one_command_writes_a_version_everywhere(copy, version, range_):
     packages.set_version(version, copy)
     assert list(packages.problems(copy)) == []
-    for folder in packages.members(copy):
+    for folder in packages.distributions(copy):
         project = packages.project_of(folder)
         own = [text for text in project["dependencies"] if text.startswith("dovetail")]
         assert project["version"] == version and all(text.endswith(range_) for text in own)
@@ -77,6 +95,13 @@ TUNE = "plugins/tune/pyproject.toml"
         (TUNE, "dovetail-verify>=0.1,<0.2", "dovetail-verify>=0.1", "requires dovetail-verify>=0.1"),
         ("core/src/dovetail/__init__.py", '"0.1.0"', '"0.1.1"', "has another __version__"),
         ("CHANGELOG.md", "## 0.1.0", "## 0.0.1", "has no section '## 0.1.0'"),
+        (TUNE, "Development Status :: 4", "Development Status :: 5", f"{TUNE} has other metadata than the root's"),
+        (TUNE, "https://", "http://", f"{TUNE} has other metadata than the root's: run `python .ci/packages.py meta"),
+        (TUNE, 'name = "dovetail-tune"', 'name = "tune"', f"{TUNE} has the name tune; names of distributions begin"),
+        (TUNE, 'license = "Apache-2.0"', 'license = "MIT"', f"{TUNE} does not name the license Apache-2.0"),
+        (TUNE, '["LICENSE", "NOTICE"]', '["LICENSE"]', f"{TUNE} does not name the license Apache-2.0 and the files"),
+        ("plugins/tune/LICENSE", "Apache License", "License", "plugins/tune/LICENSE differs from LICENSE"),
+        ("NOTICE", "2026", "2027", "NOTICE differs from NOTICE: run `python .ci/packages.py metadata`"),
     ],
 )
 def test_what_does_not_fit_together_is_named_before_anything_is_built(copy, tmp_path, file, old, new, why):
@@ -88,25 +113,65 @@ def test_what_does_not_fit_together_is_named_before_anything_is_built(copy, tmp_
     assert not (tmp_path / "dist").exists()
 
 
+def test_one_command_copies_metadata_from_the_root(copy):
+    root = copy / "pyproject.toml"
+    root.write_text(root.read_text().replace("The Dovetail authors", "Somebody else"))
+    (copy / "NOTICE").write_text("Another notice.\n")
+    (copy / "plugins/tune/LICENSE").unlink()
+    assert list(packages.problems(copy))
+    packages.copy_metadata(copy)
+    assert list(packages.problems(copy)) == []
+    assert packages.project_of(copy / "plugins/tune")["authors"] == [{"name": "Somebody else"}]
+    assert packages.copy_metadata(copy) == []  # nothing is left to write
+
+
+def test_a_file_without_a_place_for_metadata_is_named(copy):
+    path = copy / TUNE
+    path.write_text(path.read_text().replace("# The same in every distribution", "# Metadata"))
+    with pytest.raises(packages.PackageError, match=f"{TUNE} has no lines from '# The same in every distribution' on"):
+        packages.copy_metadata(copy)
+
+
+def test_pages_in_archives_lead_to_the_repository(tmp_path):
+    """An index shows README.md, but has none of the files that it links to."""
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    (tmp_path / "a").mkdir()
+    page = tmp_path / "a/README.md"
+    page.write_text(
+        "[one](../docs/x.md#part) [two](https://other.example) [three](#here) [four](../docs)\n"
+        '<img src="../docs/y.svg"> <source srcset="z.png">\n'
+    )
+    source = packages.project_of(tmp_path)["urls"]["Source"]
+    assert packages.linked(page, tmp_path / "a", tmp_path) == (
+        f"[one]({source}/blob/v0.1.0/docs/x.md#part) [two](https://other.example) [three](#here)"
+        f" [four]({source}/tree/v0.1.0/docs)\n"
+        f'<img src="{source}/raw/v0.1.0/docs/y.svg"> <source srcset="{source}/raw/v0.1.0/a/z.png">\n'
+    )
+
+
 def test_a_folder_with_other_wheels_is_refused(copy, tmp_path):
     (tmp_path / "dist").mkdir()
     (tmp_path / "dist/other-1.0-py3-none-any.whl").write_bytes(b"")
-    with pytest.raises(packages.PackageError, match="holds wheels already, such as other-1.0"):
+    with pytest.raises(packages.PackageError, match="holds distributions already, such as other-1.0"):
         packages.build(tmp_path / "dist", copy)
 
 
 def test_a_place_among_the_requirements_is_refused(copy):
     path = copy / "pyproject.toml"
     path.write_text(path.read_text().replace("{root:uri}/core", "file:///somewhere"))
-    with pytest.raises(packages.PackageError, match="dovetail @ file:///somewhere names a place"):
+    with pytest.raises(packages.PackageError, match="dovetail-core @ file:///somewhere names a place"):
         packages.released(copy)
 
 
 HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["custom"]
 
 
+MEMBERS = [requirement.partition("{root:uri}/")[2] for requirement in HOOK["dependencies"]]
+
+
 def member(root):
-    """A repository of one member."""
+    """A repository of one member; what its hook lists."""
     (root / "a/src/dovetail_a").mkdir(parents=True)
     (root / "a/src/dovetail_a/__init__.py").write_text("X = 1\n")
     (root / "a/pyproject.toml").write_text(
@@ -117,7 +182,7 @@ def member(root):
 
 
 def required(root, requirements):
-    metadata = {}
+    metadata = {"version": "0.1.0"}
     member_wheels.MemberWheels(str(root), {"dependencies": requirements}).update(metadata)
     return metadata["dependencies"]
 
@@ -139,9 +204,14 @@ def test_pip_gets_wheels_of_members_which_are_built_once_and_anew_after_an_edit(
         assert archive.read("dovetail_a/__init__.py") == b"X = 2\n"
 
 
-def test_other_front_ends_get_the_folders_of_members(tmp_path, monkeypatch):
-    monkeypatch.delenv("PIP_BUILD_TRACKER", raising=False)
-    assert required(tmp_path, HOOK["dependencies"]) == HOOK["dependencies"]
+@pytest.mark.parametrize("pip", [False, True])
+def test_other_front_ends_get_versions_as_does_pip_without_the_folders(tmp_path, monkeypatch, pip):
+    if pip:
+        monkeypatch.setenv("PIP_BUILD_TRACKER", "")
+    else:
+        monkeypatch.delenv("PIP_BUILD_TRACKER", raising=False)
+    found = required(tmp_path, HOOK["dependencies"])
+    assert found == [f"{packages.project_of(ROOT / place)['name']}==0.1.0" for place in MEMBERS]
     assert not list(tmp_path.iterdir())
 
 

@@ -53,7 +53,7 @@ def test_the_file_holds_the_first_model_and_all_that_the_run_depends_on(crashed)
     assert data["pipeline"] == 'push{word="x y"},crash-on{word="x y"}'
     assert Request.from_dict(data["request"]) == Request.of("bpu-int8:march=bayes", seed=7, pins=("a=b/c",))
     assert "IndexError: last word" in data["error"]
-    assert set(data["versions"]) >= {"dovetail", "onnx", "onnx-ir"}
+    assert set(data["versions"]) >= {"dovetail-core", "onnx", "onnx-ir"}
 
 
 def test_a_replay_fails_in_the_same_way_until_the_pass_is_repaired(crashed, monkeypatch):
@@ -68,9 +68,9 @@ def test_versions_that_changed_are_told(crashed):
     registry, path = crashed
     _, data = read_reproducer(path, registry)
     assert changed_versions(data) == []
-    data["versions"] |= {"dovetail": "0.0.1", "dovetail-acme": "1"}
+    data["versions"] |= {"dovetail-core": "0.0.1", "dovetail-acme": "1"}
     assert [line.partition(", is ")[0] for line in changed_versions(data)] == [
-        "dovetail was 0.0.1",
+        "dovetail-core was 0.0.1",
         "dovetail-acme was 1",
     ]
     assert changed_versions(data)[1].endswith("is not installed")

@@ -88,7 +88,7 @@ def test_one_that_does_not_load_is_a_warning_in_the_list_and_an_error_when_calle
 
 
 @pytest.mark.parametrize(
-    ("name", "owner"), [("plugins", "dovetail"), ("verify", "dovetail-verify")], ids=["core", "plugin"]
+    ("name", "owner"), [("plugins", "dovetail-core"), ("verify", "dovetail-verify")], ids=["core", "plugin"]
 )
 def test_the_name_of_an_installed_command_is_taken(hello, name, owner, capsys):
     hello(register=f'registry.command("{name}", "acme_plugin.hello:HELLO")')
@@ -113,5 +113,5 @@ def test_a_misspelled_command_has_near_misses(capsys):
 
 def test_core_is_listed_like_any_plugin():
     registry = load_plugins().registry
-    assert registry.command.entry("plugins").owner == "dovetail"
+    assert registry.command.entry("plugins").owner == "dovetail-core"
     assert registry.command.entry("compile").owner == "dovetail-commands"

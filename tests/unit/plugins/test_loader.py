@@ -130,7 +130,7 @@ def test_blocking_the_first_frees_the_name(brick, install, plugin):
 @pytest.mark.parametrize(
     "line, way",
     [
-        ("dovetail_api = 2", "pip install --upgrade dovetail"),
+        ("dovetail_api = 2", "pip install --upgrade dovetail-core"),
         ("dovetail_api = '1'", "install a version of it that was built for this one"),
     ],
 )

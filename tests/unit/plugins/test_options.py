@@ -269,7 +269,7 @@ def changed(old, new):
             changed('("compile",)', '("explain",)'),
             "adds to 'explain', and only compile, plan, bisect, check can",
         ),
-        (changed('keywords = ("hello",)', 'keywords = ("data",)'), "owns the keyword 'data', which dovetail has"),
+        (changed('keywords = ("hello",)', 'keywords = ("data",)'), "owns the keyword 'data', which dovetail-core has"),
     ],
 )
 def test_one_that_breaks_the_contract_is_left_out_with_a_warning(hello, model, source, says, capsys):

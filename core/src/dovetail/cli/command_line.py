@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from dovetail import __version__
 from dovetail.api_extensions import to_install
 from dovetail.errors import DovetailError, UsageError
+from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.commands import load_command
 from dovetail.plugin.loading.isolation import PluginWarning
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.loading.registry import Registry
 
     _Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-_CORE = "dovetail"
 
 
 class CommandLine:
@@ -44,7 +42,7 @@ class CommandLine:
     def __init__(self, arguments: Sequence[str]):
         self._arguments = list(arguments)
         self.name = self._arguments[0] if self._arguments else ""
-        self.owner = _CORE
+        self.owner = DISTRIBUTION
         self.options: list[InstalledOption] = []
 
     @cached_property

@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.common import note
 from dovetail.errors import DovetailError, system_error
+from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.loading.isolation import described
 from dovetail.text import abbreviated
 
 _INTERRUPTED = 130
-_CORE = "dovetail"
 
 
 def invoke(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
     elif isinstance(error, OSError) and error.errno is not None:
         refused = system_error(error)
         message, hint = refused.message, refused.hint
-    elif line.owner != _CORE:
+    elif line.owner != DISTRIBUTION:
         message = f"command '{line.name}' of {line.owner} raised {described(error)}"
         hint = f"report it to {line.owner}; --debug shows where"
     else:

@@ -14,6 +14,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.installed import DISTRIBUTION
+
 if TYPE_CHECKING:
     from dovetail.ir.dialect import SourceSnapshot
     from dovetail.passes.pipeline import Pipeline
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 
 METADATA_KEY = "dovetail.reproducer"
-_LIBRARIES = ("dovetail", "onnx", "onnx-ir", "numpy")
+_LIBRARIES = (DISTRIBUTION, "onnx", "onnx-ir", "numpy")
 
 
 def describe_saved(

@@ -256,7 +256,7 @@ class Plan:
             from pandas import DataFrame  # type: ignore[import-untyped, unused-ignore]
         except ImportError as error:
             raise DovetailError(
-                "a data frame needs pandas", "pip install 'dovetail[tables]'; `rows()` needs nothing"
+                "a data frame needs pandas", "pip install 'dovetail-core[tables]'; `rows()` needs nothing"
             ) from error
         return DataFrame(self.rows())
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from dovetail.errors import DovetailError
+from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.loading.contracts import derived
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
 
@@ -202,7 +203,7 @@ class InstalledOption(NamedTuple):
 def installed_options(registry: Registry, command: str) -> list[InstalledOption]:
     """Return the options of a command, sorted by name; an invalid option is dropped with a warning."""
     found: list[InstalledOption] = []
-    owners = dict.fromkeys(COMPILE_KEYWORDS, "dovetail")
+    owners = dict.fromkeys(COMPILE_KEYWORDS, DISTRIBUTION)
     for entry in registry.option.entries:
         try:
             option = _checked(InstalledOption(entry.name, entry.owner, registry.option[entry.name]), owners)

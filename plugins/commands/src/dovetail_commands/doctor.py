@@ -8,6 +8,7 @@ import platform
 import re
 import shlex
 from collections import Counter
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli import PlainCommand, broken_lines, existing, plugins_of, print_json, say
 from dovetail.planning import HOST, operator_name
 from dovetail.text import pluralize
+
+from dovetail_commands.installation import installation_problems
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 _FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx_vnni": "AVX-VNNI",
           "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX-BF16", "amx_int8": "AMX-INT8", "asimd": "NEON",
           "asimddp": "dot products", "bf16": "BF16", "i8mm": "I8MM"}  # fmt: skip
-_PACKAGES = ("dovetail", "onnx", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy", "tensorrt")
+_PACKAGES = ("dovetail-core", "onnx", "onnx-ir", "onnxruntime", "onnxruntime-gpu", "openvino", "numpy", "tensorrt")
 _INSTALL = re.compile(r"pip install ('[^']+'|[\w.\[\]-]+)")
 _SMALL = 2 << 30  # bytes that fit a file of protobuf
 
@@ -56,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
     table([{"backend": row["backend"], "runs here on": row["engine"] or "nothing", "lacks": row["lacks"]}
            for row in machine["backends"]])  # fmt: skip
     say(*(f"to install  {line}" for line in machine["install"]))
+    say(*(f"to repair  {one['text']}: {one['command']}" for one in machine["installation"]))
     print("\n".join(broken_lines(plugins)), end="")
     if model:
         say("", *_model_lines(model))
@@ -79,6 +83,7 @@ def examine_machine(found: list[BackendInfo]) -> dict[str, Any]:
     return {
         "processor": name, "cores": os.cpu_count() or 1, "features": features, "gpus": _gpus(),
         "versions": {"python": platform.python_version(), **_versions()}, "backends": rows, "install": list(install),
+        "installation": [asdict(problem) for problem in installation_problems()],
     }  # fmt: skip
 
 

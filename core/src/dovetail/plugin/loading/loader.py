@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from dovetail.errors import DovetailError
+from dovetail.installed import DISTRIBUTION
 from dovetail.plugin import hookspecs
 from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.loading.discovery import PluginRecord, discover
@@ -44,7 +45,7 @@ class PluginSet:
 
     def __init__(self) -> None:
         self.registry = Registry()
-        with self.registry.on_behalf_of("dovetail"):
+        with self.registry.on_behalf_of(DISTRIBUTION):
             self.registry.command("plugins", "dovetail.cli.plugins:PLUGINS")
         self.plugins: list[PluginRecord] = []
         self._manager = pluggy.PluginManager(hookspecs.PROJECT)
@@ -274,7 +275,8 @@ def _contract_error(module: Any, callers: list[pluggy.HookCaller]) -> str:
         return f"declares no API version; write dovetail_api = {hookspecs.API_VERSION} beside its hooks"
     if version not in (None, hookspecs.API_VERSION):
         older = isinstance(version, int) and version > hookspecs.API_VERSION
-        way = "pip install --upgrade dovetail" if older else "install a version of it that was built for this one"
+        upgrade = f"pip install --upgrade {DISTRIBUTION}"
+        way = upgrade if older else "install a version of it that was built for this one"
         return f"is written for plugin API {version}; this Dovetail has {hookspecs.API_VERSION}: {way}"
     for caller in callers:
         for implementation in (found for found in caller.get_hookimpls() if found.plugin is module):

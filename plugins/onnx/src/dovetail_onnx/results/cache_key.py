@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.installed import DISTRIBUTION
 from dovetail.plugin import input_data
 from dovetail.plugin.loading import DATA_KINDS
 
@@ -105,7 +106,7 @@ def _versions(ctx: Context) -> dict[str, str]:
     """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
     installed = Versions()
-    own = {"dovetail": installed.of("dovetail"), **{record.distribution: record.version for record in records}}
+    own = {DISTRIBUTION: installed.of(DISTRIBUTION), **{record.distribution: record.version for record in records}}
     # Extras too: an installed one may build what is otherwise only planned.
     required = {name for distribution in own for name in installed.requirements_of(distribution)}
     versions = own | {name: installed.of(name) for name in required - own.keys()}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail import __version__
 from dovetail.ir import gc_paused
 from dovetail.plugin import load_plugins
 from dovetail_commands.plan_graph.contraction import PlanGraph
@@ -69,7 +69,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
     return {
         "version": VERSION,
-        "dovetail": version("dovetail"),
+        "dovetail": __version__,
         "title": short(plan.model.get("path") or compiled.model.graph.name or "model"),
         "command": short(commands.base, 2000),
         "coverage": short(compiled.coverage()),

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import API_VERSION, TemporaryFolder
@@ -25,7 +26,7 @@ _OPERATORS = {
     "float": ("Add", "Conv", "Flatten", "Gemm", "MatMul", "MaxPool", "Mul", "Relu", "Reshape", "Sub", "Transpose"),
     "int8": ("Add", "Conv", "Flatten", "Gemm", "MaxPool", "Mul", "Relu", "Reshape", "Transpose"),
 }
-_NEEDED = ("dovetail", "dovetail-schemas", "dovetail-onnx", "dovetail-transforms", "dovetail-placement",
+_NEEDED = ("dovetail-core", "dovetail-schemas", "dovetail-onnx", "dovetail-transforms", "dovetail-placement",
            "dovetail-precision", "dovetail-runtime", "dovetail-host")  # fmt: skip
 
 
@@ -202,7 +203,7 @@ def _filled(template: str, tokens: dict[str, str]) -> str:
 
 def _range() -> str:
     """Return the versions of Dovetail's distributions that fit the installed one: `>=0.1,<0.2`."""
-    major, minor = version("dovetail").split(".")[:2]
+    major, minor = __version__.split(".")[:2]
     return f">={major}.{minor},<{major}.{int(minor) + 1}"
 
 
