@@ -18,6 +18,7 @@ settings.load_profile("untimed")
 
 def pytest_addoption(parser):
     parser.addoption("--all-rows", action="store_true", help="run slow tests, and all generated rows")
+    parser.addoption("--other-rows", action="store_true", help="run what only --all-rows runs")
 
 
 POOLS = ("averagepool", "lppool", "maxpool")
@@ -27,9 +28,14 @@ def all_rows(config):
     return config.getoption("--all-rows") or bool(os.environ.get("DOVETAIL_SLOW"))
 
 
+def is_of_pools(item):
+    """Whether an item is an operator test of pooling."""
+    return any(f"test_{name}" in item.name for name in POOLS)
+
+
 def pytest_configure(config):
     """Leave out the operator tests of pooling unless all rows run: onnx takes 14 seconds in every process for them."""
-    for name in () if all_rows(config) else POOLS:
+    for name in () if all_rows(config) or config.getoption("--other-rows") else POOLS:
         name = f"onnx.backend.test.case.node.{name}"
         sys.modules.setdefault(name, types.ModuleType(name))
 
@@ -41,7 +47,7 @@ def pytest_collection_modifyitems(config, items):
     """
     if all_rows(config):
         return
-    left_out = {item for item in items if item.get_closest_marker("slow")}
+    left_out = {item for item in items if item.get_closest_marker("slow") or is_of_pools(item)}
     generated = {}
     for item in items:
         if (mark := item.get_closest_marker("generated")) and item not in left_out:
@@ -49,6 +55,8 @@ def pytest_collection_modifyitems(config, items):
             rows.append(item)
     for one_of, rows in generated.values():
         left_out.update(set(rows) - set(spread(rows, -(-len(rows) // one_of))))
+    if config.getoption("--other-rows"):
+        left_out = set(items) - left_out
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 

@@ -12,6 +12,8 @@ from dovetail_runtime.processor import saturates_dot_products
 INTEGERS, EXACT = {"int8", "uint8"}, {"float32"}
 DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
+pytestmark = pytest.mark.processor
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

@@ -157,12 +157,13 @@ def test_verification_measures_on_what_is_given(name):
     assert worst == pytest.approx(decibels_of(result, proto, feeds), abs=0.5)
 
 
-def test_tools_that_take_a_model_apart_compute_with_what_is_given(tmp_path):
+@pytest.mark.processor
+def test_tools_that_take_a_model_apart_compute_with_what_is_given(fp16):
     proto, feeds = NETS["kernel, bias, normalization and a shape"]
-    result = dovetail.compile(proto, "cpu-bf16", data=feeds)
-    found = dovetail.layer_errors(proto, result, feeds)
+    result = dovetail.compile(proto, "test-fp16", data=feeds, plugins=fp16)
+    found = dovetail.layer_errors(proto, result, feeds, plugins=fp16)
     assert {layer.node: layer.alone.snr_db > 40 for layer in found.layers if layer.alone is not None} == {"conv": True}
-    reduced = dovetail.reduce(proto, "cpu-bf16", data=feeds, min_snr=100)
+    reduced = dovetail.reduce(proto, "test-fp16", data=feeds, min_snr=100, plugins=fp16)
     assert reduced.nodes == ["conv"] and {"k", "kb"} <= reduced.feeds.keys()
 
 

@@ -14,6 +14,7 @@ DIGITS = Path("examples/digits").resolve()
 
 INTERRUPTED = """
 import os, signal, sys
+signal.signal(signal.SIGINT, signal.{handler})
 from dovetail.cli.main import program
 
 class Interrupting:
@@ -32,15 +33,14 @@ program()
     ["dovetail.cli.deferred", "dovetail.cli.invocation", "argparse", "dovetail.plugin.loading.loader", "dovetail_host"],
 )
 def test_an_interrupt_while_modules_are_imported_has_no_traceback(module, tmp_path):
-    code = INTERRUPTED.format(module=module)
+    code = INTERRUPTED.format(module=module, handler="default_int_handler")  # as a program in the foreground has it
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
 
 
 def test_an_ignored_interrupt_stays_ignored(tmp_path):
     """A shell has it ignored for what runs in the background."""
-    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-    code += INTERRUPTED.format(module="dovetail.cli.invocation")
+    code = INTERRUPTED.format(module="dovetail.cli.invocation", handler="SIG_IGN")
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0 and done.stderr == ""
 

@@ -15,6 +15,8 @@ from .nets import compiled, net
 
 IMAGES = "a = Conv (x, w, b) r = Relu (a) y = Conv (r, v, b)"
 SCORES = "k = MatMul (x, m) t = Transpose <perm = [0,2,1]> (k) s = MatMul (k, t) y = Softmax (s)"
+pytestmark = pytest.mark.processor
+
 CPUS = {"vnni": frozenset({"avx2", "avx_vnni"}), "avx2": frozenset({"avx2"}), "unknown": None}
 
 

@@ -154,11 +154,14 @@ def test_nodes_that_only_move_numbers_follow_the_one_before(analyzed):
     }
 
 
-in_bfloat16 = pytest.mark.skipif(has_bfloat16() is False, reason="this CPU computes bfloat16 in float32")
+def is_as_predicted(measured, predicted, tolerance, exact=has_bfloat16() is not False):
+    """Errors are those of the plan. A CPU without bfloat16 computes in float32, which is nearer to the original."""
+    return measured > predicted - tolerance and (not exact or measured < predicted + tolerance)
 
 
+@pytest.mark.processor
 @pytest.mark.slow
-@pytest.mark.parametrize(("backend", "tolerance"), [("npu", 1), pytest.param("cpu-bf16", 6, marks=in_bfloat16)])
+@pytest.mark.parametrize(("backend", "tolerance"), [("npu", 1), ("cpu-bf16", 6)])
 def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plugins, analyzed, backend, tolerance):
     """Measured against compilations with everything else high; an engine rounds elsewhere than the host does."""
     compiled, errors = analyzed(DIGITS, backend)
@@ -169,16 +172,17 @@ def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plu
         high = sorted(names - {layer.node, *layer.moving})
         alone = dovetail.compile(DIGITS, backend, data=SAMPLES, high=[f"name:{name}" for name in high], plugins=plugins)
         found = dovetail.verify(DIGITS, alone, SAMPLES, plugins=plugins)  # on all samples, as the layers are
-        assert layer.at_outputs == pytest.approx(found.worst_snr_db, abs=tolerance)
+        exact = backend != "cpu-bf16" or has_bfloat16()
+        assert is_as_predicted(found.worst_snr_db, layer.at_outputs, tolerance, exact)
 
 
-@in_bfloat16
+@pytest.mark.processor
 def test_results_in_bfloat16_have_layers_too(analyzed):
     compiled, errors = analyzed(DIGITS, "cpu-bf16")
     found = by_name(errors)
     assert found["conv_2"].precision == "bfloat16" and found["conv_2"].moving == ("relu_2", "pool_1")
     assert 40 < found["conv_2"].alone.snr_db < 60
-    assert found["softmax_1"].accumulated.snr_db == pytest.approx(compiled.verification.worst_snr_db, abs=1)
+    assert is_as_predicted(compiled.verification.worst_snr_db, found["softmax_1"].accumulated.snr_db, 1)
 
 
 @pytest.mark.parametrize(

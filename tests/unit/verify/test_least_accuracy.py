@@ -10,8 +10,7 @@ from dovetail_verify import float_comparison
 from dovetail_verify.accuracy import costly_nodes
 from onnx import numpy_helper, parser, save
 
-NUMBERS = np.random.default_rng(0)
-DATA = {"x": NUMBERS.standard_normal((48, 16)).astype(np.float32)}
+DATA = {"x": np.random.default_rng(0).standard_normal((48, 16)).astype(np.float32)}
 FAR = """[far] c = Add (b, offset)  [wave] d = Sin (c)  [costly] y = MatMul (d, w)"""
 GRAPH = """<ir_version: 10, opset_import: ["": 22]>
 g (float[4,16] x) => (float[4,16] y) <float[16,16] v, float[16,16] w, float[1,16] spread, float offset> {{
@@ -21,13 +20,13 @@ g (float[4,16] x) => (float[4,16] y) <float[16,16] v, float[16,16] w, float[1,16
 def net(far=False):
     """Two products; a channel between them is large and hardly counts, so that eight bits are too few.
 
-    Far from zero, a sine is taken of numbers that bfloat16 hardly distinguishes.
+    Far from zero, a sine is taken of numbers that float16 hardly distinguishes.
     """
     model = parser.parse_model(GRAPH.format(rest=FAR if far else "[costly] y = MatMul (b, w)"))
-    spread = (np.full(16, 10) if far else np.where(np.arange(16) == 3, 1000, 1)).astype(np.float32)[None]
-    first, second = (NUMBERS.standard_normal((16, 16)).astype(np.float32) for _ in range(2))
+    spread = (np.full(16, 10) if far else np.where(np.arange(16) == 3, 150, 1)).astype(np.float32)[None]
+    first, second = np.random.default_rng(1).standard_normal((2, 16, 16)).astype(np.float32)
     second[3] /= 1 if far else 1e6
-    arrays = {"v": first, "w": second, "spread": spread, "offset": np.float32(300)}
+    arrays = {"v": first, "w": second, "spread": spread, "offset": np.float32(3000)}
     model.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items())
     return model
 
@@ -58,6 +57,7 @@ def precision(compiled, name):
     return str(compiled.plan.named(name).precision)
 
 
+@pytest.mark.processor
 def test_what_costs_nothing_stays_in_integers(timed):
     timed({"": 1, "host": 2})
     model = net()
@@ -91,11 +91,12 @@ def test_integers_that_are_no_faster_leave_nothing(timed, seconds):
     assert ("no faster here" in why) == (seconds[""] == seconds["host"])
 
 
-def test_float32_where_bfloat16_leaves_too_little(timed):
-    timed({"": 2, "host": 3, "cpu-bf16": 1})
+@pytest.mark.processor
+def test_float32_where_low_floats_leave_too_little(timed, fp16):
+    timed({"": 2, "host": 3, "test-fp16": 1})
     model = net(far=True)
-    assert dovetail.compile(model, "cpu-bf16", data=DATA).verification.worst_snr_db < 20
-    compiled = dovetail.compile(model, ["cpu-int8", "cpu-bf16"], data=DATA, refine="none")
+    assert dovetail.compile(model, "test-fp16", data=DATA, plugins=fp16).verification.worst_snr_db < 20
+    compiled = dovetail.compile(model, ["cpu-int8", "test-fp16"], data=DATA, refine="none", plugins=fp16)
     assert compiled.verification.worst_snr_db >= 20 and said(compiled)
 
 
