@@ -15,6 +15,7 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
+
 def texts(body):
     """The string statements in a body: docstrings, and descriptions of the assignment before them."""
     return [line.value for line in body if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)]
