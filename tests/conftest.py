@@ -18,7 +18,11 @@ settings.load_profile("untimed")
 
 def pytest_addoption(parser):
     parser.addoption("--all-rows", action="store_true", help="run slow tests, and all generated rows")
-    parser.addoption("--other-rows", action="store_true", help="run what only --all-rows runs")
+    parser.addoption(
+        "--other-rows",
+        action="store_true",
+        help="run what the last run without it left out or skipped, such as for a tool",
+    )
 
 
 POOLS = ("averagepool", "lppool", "maxpool")
@@ -56,9 +60,33 @@ def pytest_collection_modifyitems(config, items):
     for one_of, rows in generated.values():
         left_out.update(set(rows) - set(spread(rows, -(-len(rows) // one_of))))
     if config.getoption("--other-rows"):
-        left_out = set(items) - left_out
+        skipped = set(config.cache.get(SKIPPED, []))
+        left_out = {
+            item for item in set(items) - left_out if not {item.nodeid, item.nodeid.partition("::")[0]} & skipped
+        }
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
+
+
+SKIPPED = "dovetail/skipped"
+_skipped = set()
+"""Tests, and files of tests, that this run skipped."""
+
+
+def pytest_collectreport(report):
+    if report.skipped:
+        _skipped.add(report.nodeid)
+
+
+def pytest_runtest_logreport(report):
+    if report.skipped:
+        _skipped.add(report.nodeid)
+
+
+def pytest_sessionfinish(session):
+    """Keep what was skipped, for a run with `--other-rows` after more is installed."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.getoption("--other-rows"):
+        session.config.cache.set(SKIPPED, sorted(_skipped))
 
 
 def spread(rows, number):

@@ -12,14 +12,18 @@ from dovetail.cli.command_line import CommandLine
 from dovetail.plugin import load_plugins
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*/*/README.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(ROOT.glob("*/*/README.md")),
+]
 WORDS = (ROOT / "docs/concepts.md").read_text(encoding="utf-8")
 MEMBERS = ["core", "schemas", "plugins/*", "backends/*"]
 
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 PATH = re.compile(r"(?<![\w./{<*$:-])\w[\w.-]*(?:/[\w.-]+)*(?:\.py\b|/)(?![\w*<{-])|[\w.-]+/[\w./-]+\w")
 # Their options are not ours. A page for people who know another tool names its options in a table.
-OTHER_PROGRAMS = r"pip |mkdocs |hb_mapper |polygraphy |trtexec |dask |--(minShapes|fp16|bf16)$"
+OTHER_PROGRAMS = r"pip |ruff |mkdocs |hb_mapper |polygraphy |trtexec |dask |--(minShapes|fp16|bf16)$"
 MISSING = object()
 FOLDERS = {"core", "schemas", "plugins", "backends", "tests", "docs", "bench", "examples", "tools", ".ci"}
 FILES = [path for folder in sorted(FOLDERS) for path in (ROOT / folder).rglob("*")]
