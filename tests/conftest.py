@@ -85,8 +85,10 @@ def pytest_runtest_logreport(report):
 
 def pytest_sessionfinish(session):
     """Keep what was skipped, for a run with `--other-rows` after more is installed."""
-    if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.getoption("--other-rows"):
-        session.config.cache.set(SKIPPED, sorted(_skipped))
+    config = session.config
+    keeps = config.pluginmanager.hasplugin("cacheprovider") and "PYTEST_XDIST_WORKER" not in os.environ
+    if keeps and not config.getoption("--other-rows"):
+        config.cache.set(SKIPPED, sorted(_skipped))
 
 
 def spread(rows, number):

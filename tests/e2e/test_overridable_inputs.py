@@ -157,7 +157,6 @@ def test_verification_measures_on_what_is_given(name):
     assert worst == pytest.approx(decibels_of(result, proto, feeds), abs=0.5)
 
 
-@pytest.mark.processor
 def test_tools_that_take_a_model_apart_compute_with_what_is_given(fp16):
     proto, feeds = NETS["kernel, bias, normalization and a shape"]
     result = dovetail.compile(proto, "test-fp16", data=feeds, plugins=fp16)

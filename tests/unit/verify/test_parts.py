@@ -131,7 +131,6 @@ def searched(tmp_path):
     return tmp_path / "net.onnx", tmp_path / "data"
 
 
-@pytest.mark.processor
 @pytest.mark.parametrize(("backend", "goal"), [("gpu-fp16", 82), ("cpu-int8", 54)])
 def test_a_search_on_parts_of_the_data_gives_the_plan_of_one_process(searched, asked, backend, goal):
     model, data = searched

@@ -21,7 +21,7 @@ from dovetail.plugin import (
 )
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
-SAMPLES = DIGITS / "test.npz"
+SAMPLES = {"image": np.load(DIGITS / "test.npz")["image"][:64]}
 BACKEND = """
 backend: sim-npu
 device: npu
