@@ -67,6 +67,7 @@ def main(folder: str, output: str) -> int:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception:  # a configuration that names no class of transformers
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        tokenizer.padding_side = "left"  # generators go on from the last row
         made = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True)
         for model, name in zip(made, ("openvino_tokenizer.xml", "openvino_detokenizer.xml"), strict=True):
             openvino.save_model(model, Path(output) / name)
