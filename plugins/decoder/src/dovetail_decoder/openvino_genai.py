@@ -161,7 +161,11 @@ def _make_stateful(model: ov.Model, folder: GeneratorFolder, ports: Ports) -> No
     model.reshape(shapes)
     beam = opset13.parameter(ov.PartialShape([-1]), np.int32, name="beam_idx")
     beam.output(0).set_names({"beam_idx"})
-    model.add_parameters([beam])
+    added = [beam]
+    if all(port.role != MASK for port in ports.inputs):  # the pipeline gives one, whatever the model does with it
+        added.append(opset13.parameter(ov.PartialShape([batch, -1]), np.int64, name=MASK))
+        added[-1].output(0).set_names({MASK})
+    model.add_parameters(added)
     pairs = {}
     for port in ports.caches:
         cache, filled = inputs[port.name], ports.output(port.role)
