@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -137,9 +136,7 @@ def write_decoder(
         raise DovetailError(f"{engine.name} cannot convert the decoder: {error.message}", _ELSEWHERE) from error
     convert_tokenizer(folder.path, made)
     for name, document in (("config.json", _config(folder)), ("generation_config.json", _generation(folder))):
-        if (folder.path / name).is_file():
-            shutil.copyfile(folder.path / name, made / name)
-        else:
+        if not (folder.path / name).is_file():  # else it is copied with the other files
             (made / name).write_text(json.dumps(document, indent=2) + "\n")
 
 

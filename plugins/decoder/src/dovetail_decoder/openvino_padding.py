@@ -1,4 +1,4 @@
-"""Batches of texts of different lengths in OpenVINO GenAI, which takes the last row of scores, so pads at the beginning.
+"""Batches of texts of different lengths in OpenVINO GenAI, which pads at the beginning and goes on from the last row.
 
 Decoders with `attention_mask` and `position_ids` take that as it is. `GroupQueryAttention` counts the tokens of a text
 from its beginning, so padding has to be at the end: the model moves tokens to the front, and hidden states back.

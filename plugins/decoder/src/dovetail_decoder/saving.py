@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
+from dovetail.text import printable
 from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
 from dovetail_onnx.files.resumable import resuming
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
 from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
-from dovetail_decoder.genai_config import CONFIG, with_threads, written_config
+from dovetail_decoder.foreign_files import copy_others, is_inner
+from dovetail_decoder.genai_config import CONFIG, clean_document, with_threads, written_config
 from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
@@ -70,7 +72,7 @@ def save_folder(
     providers: Mapping[str, str],
     external: bool | None,
     progress: Progress | None,
-) -> None:
+) -> list[str]:
     """Write a complete result next to an earlier one, then move it into place; the configuration comes last.
 
     Args:
@@ -80,6 +82,9 @@ def save_folder(
         providers: See `written_config`.
         external: Store weights in separate files; by default as the source does.
         progress: See `CompiledModel.save`.
+
+    Returns:
+        Notes on files of the source that the result does not get.
 
     Raises:
         DovetailError: The folder cannot be written.
@@ -98,13 +103,14 @@ def save_folder(
             }
             if folder.merged is not None:
                 _join(folder, folder.merged, made)
-            _copy_others(folder, made, target)
+            notes = _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
+    return notes
 
 
 def save_for_openvino(
@@ -113,7 +119,7 @@ def save_for_openvino(
     compiled: CompiledModel,
     target: Path,
     progress: Progress | None,
-) -> None:
+) -> list[str]:
     """Write the folder of a decoder that OpenVINO GenAI loads, as `save_folder` writes that of its source.
 
     Raises:
@@ -134,11 +140,12 @@ def save_for_openvino(
             compiled.save(saved, progress=progress)
             write_decoder(folder, ports[part.name], RegionModel(compiled.model, saved / _RESULT), engine, made)
             compiled.plan.save(made / "openvino_model.plan.yaml")
-            _copy_others(folder, made, target)
+            notes = _copy_others(folder, made, target)
             (made / CONFIG).unlink(missing_ok=True)  # of another program, with a file that is not there
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
+    return notes
 
 
 def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: int = 0) -> None:
@@ -157,13 +164,30 @@ def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: in
     try:
         with created_folders(target), TemporaryFolder("generator", target) as staging:
             made = staging / "made"
-            shutil.copytree(result, made, ignore=shutil.ignore_patterns(MANIFEST))
-            if threads and source.document is not None and (made / CONFIG).is_file():
-                document = with_threads(source, read_document(made / CONFIG), threads)
+            _copy_result(result, made)
+            if source.document is not None and (made / CONFIG).is_file():
+                document = clean_document(made / CONFIG)
+                document = with_threads(source, document, threads) if threads else document
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
+
+
+def _copy_result(result: Path, made: Path) -> None:
+    """Copy the files that belong to a result, and none that somebody added or changed since.
+
+    Raises:
+        DovetailError: One is missing, changed, or a link.
+    """
+    for name, record in _manifest_of(result).get("files", {}).items():
+        if not is_inner(name) or not is_file_inside(result, name) or _record(result / name) != record:
+            raise DovetailError(
+                f"{printable(result / name)} is not the file that was saved with this result",
+                f"remove {result} to compile it again",
+            )
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(result / name, made / name)
 
 
 def _save_part(
@@ -248,21 +272,21 @@ def _is_external(file: Path) -> bool:
     return bool(_data_of(file))
 
 
-def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
-    """Copy the files that belong to no model: the tokenizer, and other files that programs expect there."""
+def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> list[str]:
+    """Copy the files that belong to no model, such as the tokenizer; return notes on those that are left out."""
     sources = [folder.file_of(part) for part in folder.parts]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
     models = {file.resolve() for file in sources}
     data = {file.resolve() for model in sources for file in _data_of(model)}
     written = _manifest_of(folder.path).get("files", {})
-    for file in sorted(folder.path.rglob("*")):
-        inner = file.relative_to(folder.path)
-        hidden = any(name.startswith(".") for name in inner.parts) or target.resolve() in file.resolve().parents
+
+    def belongs(inner: Path) -> bool:
+        file = (folder.path / inner).resolve()
         ours = inner.as_posix() in written or inner.name == MANIFEST
-        if not file.is_file() or hidden or ours or file.resolve() in models | data or (made / inner).exists():
-            continue
-        (made / inner).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, made / inner)
+        of_plan = inner.name == CONFIG and folder.document is not None and len(inner.parts) == 1
+        return not ours and not of_plan and target.resolve() not in file.parents and file not in models | data
+
+    return copy_others(folder.path, made, belongs)
 
 
 def _data_of(model: Path) -> set[Path]:
@@ -300,7 +324,7 @@ def _remove(target: Path, files: Mapping[str, Any]) -> None:
     """Remove files of an earlier result, unless somebody changed them."""
     for name, record in files.items():
         with contextlib.suppress(OSError):  # somebody else removed it, or a link leads elsewhere
-            if ".." not in Path(name).parts and is_file_inside(target, name) and _record(target / name) == record:
+            if is_inner(name) and is_file_inside(target, name) and _record(target / name) == record:
                 remove_inside(target, name)
                 remove_folders_inside(target, name)
 

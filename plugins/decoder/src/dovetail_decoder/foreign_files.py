@@ -1,0 +1,149 @@
+"""The files of a folder that may come from somebody else: which of them are read, and which go into a result.
+
+Links are followed as for the data of models (`dovetail_onnx.data_paths`): inside of the folder, into the store of its
+repository, and from a snapshot of Hugging Face's cache to its blobs. Copies are made of texts and of data of models,
+never of libraries, programs and pickled objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+
+from dovetail.errors import DovetailError
+from dovetail.text import pluralize, printable
+from dovetail_onnx.data_paths import FolderPlaces, LeadsOut
+from dovetail_onnx.files.parsing import parse_json
+from dovetail_onnx.files.reading import read_input
+
+from dovetail_decoder.clean_config import cleaned
+
+_TEXTS = frozenset({".json", ".txt", ".md", ".model", ".jinja", ".tiktoken", ".vocab", ".bpe", ".spm", ".tsv", ".csv"})
+_WEIGHTS = re.compile(r"\.onnx|\.onnx_data(?:_\d+)?|\.data|\.onnx_adapter|\.safetensors|\.png|\.jpe?g|\.svg")
+_NAMES = frozenset({"license", "notice", "copying", "use_policy", "readme", "vocab", "merges"})
+TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+"""Files with tokenizers, of which a folder has at least one."""
+_OF_TOKENS = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json", "merges.json"})
+"""Tables of tokens: their keys are tokens, and no reader takes them for anything else."""
+_NOT_COPIED = frozenset({"openvino_config.json", "result.json", "remarks.json"})
+"""Settings of engines, and what describes a result: that of another program would describe this one wrongly."""
+_PROGRAMS = (
+    b"\x7fELF", b"MZ", b"#!", b"PK\x03\x04", b"!<arch>", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa", b"\xce\xfa\xed\xfe",
+    b"\xcf\xfa\xed\xfe", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05",
+)  # fmt: skip
+"""How libraries, scripts, archives and pickled objects begin."""
+
+
+def is_inner(name: str) -> bool:
+    """Return whether a name is that of a file inside of a folder, on this system and on others."""
+    return not any(path.anchor or ".." in path.parts for path in (PurePosixPath(name), PureWindowsPath(name)))
+
+
+def inside(folder: Path, path: Path) -> Path:
+    """Return a path of the folder after checking that it does not lead out of it; it need not be there.
+
+    Raises:
+        DovetailError: It does, or it cannot be followed.
+    """
+    try:
+        FolderPlaces(folder).target(path.relative_to(folder))
+    except LeadsOut as error:
+        raise DovetailError(
+            f"{path} is a link that leads out of the folder, to {printable(error.target)}",
+            "copy the file into the folder: links are followed inside of it, and within caches of Hugging Face, "
+            "git-annex and DVC",
+        ) from None
+    except (FileNotFoundError, NotADirectoryError):
+        return path
+    except (OSError, RuntimeError) as error:
+        raise DovetailError(f"{path} cannot be followed: {printable(error)}", "copy the file into the folder") from None
+    return path
+
+
+def copy_others(folder: Path, made: Path, belongs: Callable[[Path], bool] = lambda inner: True) -> list[str]:
+    """Copy what belongs to no model: tokenizers, configurations, and other texts and data that programs read.
+
+    Args:
+        folder: The source.
+        made: The folder to write to; files that are there stay.
+        belongs: Whether a file, by its path in the folder, is one of those to copy.
+
+    Returns:
+        Notes on what was left out, with names and reasons.
+    """
+    notes: list[str] = []
+    unknown: list[str] = []
+    places = FolderPlaces(folder)
+    for inner in _files(folder):
+        if (made / inner).exists() or not belongs(inner):
+            continue
+        try:
+            source = places.target(inner)
+        except LeadsOut as error:
+            notes.append(
+                f"{inner} is left out of the result: it is a link that leads out of the folder, to "
+                f"{printable(error.target)}; copy the file into the folder if it belongs there"
+            )
+            continue
+        except (OSError, RuntimeError):  # a link to nothing
+            continue
+        if not source.is_file():
+            continue
+        if not _is_copied(inner, source):
+            unknown.append(inner.as_posix())
+            continue
+        (made / inner).parent.mkdir(parents=True, exist_ok=True)
+        if inner.suffix.lower() == ".json" and inner.name not in _OF_TOKENS:
+            notes += write_cleaned(source, made / inner, inner)
+        else:
+            shutil.copyfile(source, made / inner)
+    if unknown:
+        listed = ", ".join(map(printable, unknown[:8])) + (f" and {len(unknown) - 8} more" * (len(unknown) > 8))
+        verb = "is" if len(unknown) == 1 else "are"
+        notes.append(
+            f"{listed} {verb} left out of the result, which takes texts, tokenizers and data of models, and no code: "
+            f"copy {pluralize(len(unknown), 'file')} yourself if a program of yours needs them"
+        )
+    return notes
+
+
+def copy_tokenizer(folder: Path, made: Path) -> None:
+    """Copy the texts of a folder, from which libraries of tokenizers read what they need.
+
+    Raises:
+        DovetailError: A tokenizer leads out of the folder.
+    """
+    for name in TOKENIZERS:
+        inside(folder, folder / name)
+    copy_others(folder, made, lambda inner: inner.suffix.lower() in _TEXTS)
+
+
+def write_cleaned(source: Path, target: Path, name: Path) -> list[str]:
+    """Write a JSON document without entries that name code or files elsewhere; return notes on these."""
+    try:
+        found = cleaned(parse_json(read_input(source)))
+    except (ValueError, DovetailError) as error:
+        return [f"{name} is left out of the result: it cannot be read as JSON ({printable(error)})"]
+    target.write_text(json.dumps(found.document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [note] if (note := found.note(name)) else []
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the paths of all files in a folder; hidden ones are skipped, and linked folders are not entered."""
+    for path in sorted(folder.rglob("*")):
+        inner = path.relative_to(folder)
+        if not any(name.startswith(".") for name in inner.parts) and (path.is_symlink() or path.is_file()):
+            yield inner
+
+
+def _is_copied(inner: Path, source: Path) -> bool:
+    name, suffix = inner.name.lower(), inner.suffix.lower()
+    if name in _NOT_COPIED:
+        return False
+    if suffix not in _TEXTS and not _WEIGHTS.fullmatch(suffix) and name not in _NAMES:
+        return False
+    with source.open("rb") as file:
+        return not file.read(8).startswith(_PROGRAMS)
