@@ -30,6 +30,8 @@ _SESSION = frozenset(
 _RUN = frozenset(
     {"memory.enable_memory_arena_shrinkage", "disable_synchronize_execution_providers", "gpu_graph_id"}
 )  # fmt: skip
+OPTIONS: Mapping[str, frozenset[str]] = {"session_options": _SESSION, "run_options": _RUN}
+"""The known options of sessions and runs, by the key that holds them."""
 _PROVIDERS: Mapping[str, frozenset[str]] = {
     "cuda": frozenset(
         {
@@ -103,10 +105,8 @@ def _mapping(given: Mapping[str, Any], place: str, left_out: list[str]) -> dict[
     made = {}
     for key, value in given.items():
         where, name = f"{place}.{key}" if place else key, key.lower()
-        if name == "session_options":
-            made[key] = _options(value, where, _SESSION, left_out)
-        elif name == "run_options":
-            made[key] = _options(value, where, _RUN, left_out)
+        if name in OPTIONS:
+            made[key] = _options(value, where, OPTIONS[name], left_out)
         elif name == "provider_options":
             made[key] = _providers(value, where, left_out)
         elif why := _problem(name, value):

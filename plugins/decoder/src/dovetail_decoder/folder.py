@@ -24,8 +24,6 @@ part of the generation of tokens."""
 LOGITS = "logits"
 """The role of the output with the scores of the next token."""
 
-MODEL_SUFFIX = ".onnx"
-
 
 @dataclass(frozen=True)
 class Part:

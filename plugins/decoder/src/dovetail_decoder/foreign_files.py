@@ -26,15 +26,19 @@ _WEIGHTS = re.compile(r"\.onnx|\.onnx_data(?:_\d+)?|\.data|\.onnx_adapter|\.safe
 _NAMES = frozenset({"license", "notice", "copying", "use_policy", "readme", "vocab", "merges"})
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 """Files with tokenizers, of which a folder has at least one."""
+MODEL_SUFFIX = ".onnx"
 _OF_TOKENS = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json", "merges.json"})
 """Tables of tokens: their keys are tokens, and no reader takes them for anything else."""
-_NOT_COPIED = frozenset({"openvino_config.json", "result.json", "remarks.json"})
-"""Settings of engines, and what describes a result: that of another program would describe this one wrongly."""
+_SETTINGS = frozenset({"openvino_config.json"})
+"""Files that set options of engines, and nothing else."""
+_OF_RESULT = re.compile(r"dovetail\.json|result\.json|remarks\.json|(?:.*\.)?plan\.yaml")
+"""Files that describe an earlier result; this one has its own."""
 _PROGRAMS = (
-    b"\x7fELF", b"MZ", b"#!", b"PK\x03\x04", b"!<arch>", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa", b"\xce\xfa\xed\xfe",
-    b"\xcf\xfa\xed\xfe", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05",
+    b"\x7fELF", b"PK\x03\x04", b"!<arch>", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe",
 )  # fmt: skip
-"""How libraries, scripts, archives and pickled objects begin."""
+"""How libraries and archives begin."""
+_SCRIPTS = (*_PROGRAMS, b"MZ", b"#!", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+"""How programs begin that no text begins like, with scripts and pickled objects; numbers may begin with these bytes."""
 
 
 def is_inner(name: str) -> bool:
@@ -78,7 +82,7 @@ def copy_others(folder: Path, made: Path, belongs: Callable[[Path], bool] = lamb
     unknown: list[str] = []
     places = FolderPlaces(folder)
     for inner in _files(folder):
-        if (made / inner).exists() or not belongs(inner):
+        if (made / inner).exists() or _OF_RESULT.fullmatch(inner.name) or not belongs(inner):
             continue
         try:
             source = places.target(inner)
@@ -140,10 +144,35 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _is_copied(inner: Path, source: Path) -> bool:
+    """Return whether a file is a text or data, by its name and by how it begins."""
     name, suffix = inner.name.lower(), inner.suffix.lower()
-    if name in _NOT_COPIED:
-        return False
-    if suffix not in _TEXTS and not _WEIGHTS.fullmatch(suffix) and name not in _NAMES:
+    is_text = suffix in _TEXTS or name in _NAMES
+    if name in _SETTINGS or not is_text and not _WEIGHTS.fullmatch(suffix):
         return False
     with source.open("rb") as file:
-        return not file.read(8).startswith(_PROGRAMS)
+        if file.read(8).startswith(_SCRIPTS if is_text else _PROGRAMS):
+            return False
+    return suffix != MODEL_SUFFIX or _is_plain_model(source)
+
+
+def _is_plain_model(path: Path) -> bool:
+    """Return whether a model names neither compiled programs nor options of sessions nor data elsewhere."""
+    import onnx
+
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception:  # whatever protobuf raises on a damaged file
+        return False
+    graphs = [model.graph]
+    for graph in graphs:
+        for node in graph.node:
+            if node.op_type == _COMPILED:
+                return False
+            graphs += [body for one in node.attribute for body in (one.g, *one.graphs) if body.node]
+        places = (e.value for tensor in graph.initializer for e in tensor.external_data if e.key == "location")
+        if not all(map(is_inner, places)):
+            return False
+    return all(entry.key != _SESSION_OPTIONS for entry in model.metadata_props)
+
+
+_COMPILED, _SESSION_OPTIONS = "EPContext", "ort_config"

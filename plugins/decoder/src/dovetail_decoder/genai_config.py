@@ -14,7 +14,7 @@ from typing import Any, cast
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
-from dovetail_decoder.clean_config import cleaned
+from dovetail_decoder.clean_config import OPTIONS, cleaned
 from dovetail_decoder.folder import (
     MODEL_SUFFIX,
     GeneratorFolder,
@@ -202,6 +202,8 @@ def _named(entry: Mapping[str, Any], key: str, path: Path) -> dict[str, str]:
 def _check_files(folder: Path, entry: Mapping[str, Any], path: Path, where: str = "model") -> None:
     """Check that every file that is named anywhere in the configuration is there, and that nothing leads out."""
     for key, value in entry.items():
+        if key.lower() in OPTIONS:
+            continue  # cleaned, and no file of the model
         inner = value if isinstance(value, list) else [value]
         for one in inner:
             if isinstance(one, dict):

@@ -282,7 +282,7 @@ def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> list[str]
 
     def belongs(inner: Path) -> bool:
         file = (folder.path / inner).resolve()
-        ours = inner.as_posix() in written or inner.name == MANIFEST
+        ours = inner.as_posix() in written
         of_plan = inner.name == CONFIG and folder.document is not None and len(inner.parts) == 1
         return not ours and not of_plan and target.resolve() not in file.parents and file not in models | data
 

@@ -22,7 +22,16 @@ _BINARY = "ep_cache_context"
 """The attribute of `EPContext` that names the file of the program."""
 
 _ATTRIBUTES = frozenset(
-    {_BINARY, "main_context", "ep_sdk_version", "hardware_architecture", "partition_name", "source", "max_size", "notes"}
+    {
+        _BINARY,
+        "main_context",
+        "ep_sdk_version",
+        "hardware_architecture",
+        "partition_name",
+        "source",
+        "max_size",
+        "notes",
+    }
 )
 """Attributes of `EPContext` that a provider gets from a result."""
 
