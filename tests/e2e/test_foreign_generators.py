@@ -238,8 +238,9 @@ def test_files_are_copied_only_if_they_are_texts_or_data(name, folder, given, tm
 def test_what_a_tokenizer_and_a_user_need_is_copied_as_it_is(folder, given, tmp_path):
     kept = {
         "vocab.txt": b"a\nb\n", "merges.txt": b"#version: 0.2\na b\n", "spiece.model": b"\x0a\x0e\x0a",
-        "chat_template.jinja": b"{{ messages }}", "README.md": b"# A model", "LICENSE": b"free", "a.tiktoken": b"YQ== 0",
-        "vocab.json": b'{"evil.so": 1, "auto_map": 2}', "sub/voice.safetensors": b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ",
+        "chat_template.jinja": b"{{ messages }}", "README.md": b"# A model", "LICENSE": b"free",
+        "a.tiktoken": b"YQ== 0", "vocab.json": b'{"evil.so": 1, "auto_map": 2}',
+        "sub/voice.safetensors": b"\x08\x00\x00\x00\x00\x00\x00\x00{}      ",
     }  # fmt: skip
     for name, content in kept.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -297,7 +298,7 @@ void *RegisterCustomOps(void *options, const void *api) { return 0; }
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_a_real_library_of_the_folder_never_runs(dovetail, folder, tmp_path, tokenizer):
-    """Neither while texts are read nor while source and result are compared, nor by a generator that loads the result."""
+    """Neither to read texts and compare source and result, nor in a generator that loads the result."""
     pytest.importorskip("tokenizers")
     genai = pytest.importorskip("onnxruntime_genai").__name__
     (tmp_path / "evil.c").write_text(SOURCE)

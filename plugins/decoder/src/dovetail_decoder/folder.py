@@ -25,6 +25,9 @@ LOGITS = "logits"
 """The role of the output with the scores of the next token."""
 
 
+MODEL_SUFFIX = ".onnx"
+
+
 @dataclass(frozen=True)
 class Part:
     """One model of the folder.

@@ -26,7 +26,7 @@ _WEIGHTS = re.compile(r"\.onnx|\.onnx_data(?:_\d+)?|\.data|\.onnx_adapter|\.safe
 _NAMES = frozenset({"license", "notice", "copying", "use_policy", "readme", "vocab", "merges"})
 TOKENIZERS = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 """Files with tokenizers, of which a folder has at least one."""
-MODEL_SUFFIX = ".onnx"
+_MODEL = ".onnx"
 _OF_TOKENS = frozenset({"tokenizer.json", "vocab.json", "added_tokens.json", "merges.json"})
 """Tables of tokens: their keys are tokens, and no reader takes them for anything else."""
 _SETTINGS = frozenset({"openvino_config.json"})
@@ -34,7 +34,8 @@ _SETTINGS = frozenset({"openvino_config.json"})
 _OF_RESULT = re.compile(r"dovetail\.json|result\.json|remarks\.json|(?:.*\.)?plan\.yaml")
 """Files that describe an earlier result; this one has its own."""
 _PROGRAMS = (
-    b"\x7fELF", b"PK\x03\x04", b"!<arch>", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe",
+    b"\x7fELF", b"PK\x03\x04", b"!<arch>",
+    b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa", b"\xce\xfa\xed\xfe", b"\xcf\xfa\xed\xfe",
 )  # fmt: skip
 """How libraries and archives begin."""
 _SCRIPTS = (*_PROGRAMS, b"MZ", b"#!", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
@@ -152,7 +153,7 @@ def _is_copied(inner: Path, source: Path) -> bool:
     with source.open("rb") as file:
         if file.read(8).startswith(_SCRIPTS if is_text else _PROGRAMS):
             return False
-    return suffix != MODEL_SUFFIX or _is_plain_model(source)
+    return suffix != _MODEL or _is_plain_model(source)
 
 
 def _is_plain_model(path: Path) -> bool:
