@@ -19,7 +19,7 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_decoder import saving
+from dovetail_decoder import manifest as manifests
 from dovetail_decoder.reading import chain_of, read_folder
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator
 
@@ -191,6 +191,14 @@ def library(path):
 def archive(path):
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("data.pkl", "x")
+
+
+def test_a_key_that_is_there_twice_is_not_read_in_two_ways(folder, given, tmp_path):
+    """Python takes the last one; another reader may take the first."""
+    twice = '{"auto_map": {"AutoTokenizer": "evil.Tokenizer"}, "auto_map": 1}'
+    (folder / "tokenizer_config.json").write_text(twice)
+    _, files = compiled(folder, tmp_path / "out")
+    assert b"evil" not in files["tokenizer_config.json"]
 
 
 FILES = {
@@ -498,9 +506,9 @@ def test_a_kept_candidate_of_tune_that_was_changed_is_an_error(name, intact, res
 
 
 def test_what_a_manifest_lists_outside_of_its_folder_is_not_copied(intact, result, private, tmp_path):
-    manifest = json.loads((result / saving.MANIFEST).read_text())
-    manifest["files"]["../home/id_rsa"] = saving._record(private)
-    (result / saving.MANIFEST).write_text(json.dumps(manifest))
+    manifest = json.loads((result / manifests.MANIFEST).read_text())
+    manifest["files"]["../home/id_rsa"] = manifests.record_of(private)
+    (result / manifests.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(DovetailError, match="is not the file that was saved"):
         tuned(intact, result).save(tmp_path / "out")
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.temporary import TemporaryFolder
-from dovetail.text import printable
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,46 +37,32 @@ class ArtifactFolder:
             root = self._temporary.path
         self.root = root
         self.altered = frozenset(altered)
-        self._names = names
+        self.names = names
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield every file of the result with its name below `artifacts`, sorted; altered files are left out.
 
         Files that do not belong to the result are skipped, and links are not followed.
         """
-        if self._names is not None:
-            yield from ((name, self.root / name) for name in sorted(self._names) if name not in self.altered)
+        if self.names is not None:
+            yield from ((name, self.root / name) for name in sorted(self.names) if name not in self.altered)
             return
         for path in sorted(self.root.rglob("*")):
             if path.is_file() and not path.is_symlink():
                 yield path.relative_to(self.root).as_posix(), path
 
     def of(self, name: str) -> Path:
-        """Return the folder of the artifact that a node names, with files of the result alone, none of them a link.
+        """Return the folder of the artifact that a node names.
 
         Raises:
-            DovetailError: It is missing, was edited after it was saved, or leads out of the result.
+            DovetailError: It is missing, or was edited after it was saved.
         """
         folder = self.root / name
-        if problem := self._problem(name, folder):
-            raise DovetailError(f"{self.root}: {problem}", "compile again into this folder")
-        return folder
-
-    def _problem(self, name: str, folder: Path) -> str:
-        plain = all(part not in ("", ".", "..") for part in name.split("/")) and not set(name) & set("\\:\0")
-        places = [folder, *list(folder.parents)[: name.count("/") + 1]]
-        if not plain or any(place.is_symlink() for place in places):
-            return f"{printable(name)} leads out of the result"
         edited = next((file for file in sorted(self.altered) if file.startswith(f"{name}/")), "")
-        if edited:
-            return f"{edited} is not the file that was saved"
-        if not folder.is_dir():
-            return f"{name} is missing"
-        for file in sorted(folder.rglob("*")):
-            inner = file.relative_to(self.root).as_posix()
-            if file.is_symlink() or self._names is not None and file.is_file() and inner not in self._names:
-                return f"{printable(inner)} does not belong to the result"
-        return ""
+        if edited or not folder.is_dir():
+            what = f"{edited} is not the file that was saved" if edited else f"{name} is missing"
+            raise DovetailError(f"{self.root}: {what}", "compile again into this folder")
+        return folder
 
 
 def nodes_of(model: Model, node: ir.Node) -> Sequence[ir.Node]:

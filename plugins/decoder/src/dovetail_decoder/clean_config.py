@@ -102,7 +102,7 @@ def cleaned(document: Any) -> Cleaned:
 
 
 def _mapping(given: Mapping[str, Any], place: str, left_out: list[str]) -> dict[str, Any]:
-    made = {}
+    made: dict[str, Any] = {}
     for key, value in given.items():
         where, name = f"{place}.{key}" if place else key, key.lower()
         if name in OPTIONS:

@@ -160,11 +160,11 @@ def file_in(folder: Path, name: object, where: str) -> Path:
     path = path_in(name, where)
     if not (folder / path).is_file():
         there = sorted(str(file.relative_to(folder)) for file in folder.rglob(f"*{path.suffix}"))
-        near = near_misses(name, there, 1)
+        near = near_misses(str(path), there, 1)
         listed = ", ".join(there[:5]) or f"no {path.suffix or 'such'} file"
         hint = (
             f"did you mean '{near[0]}'?" if near else f"the folder holds {listed}: correct the name, or copy the file"
         )
-        raise DovetailError(f"{where} names {printable(name)}, which is not there", hint)
+        raise DovetailError(f"{where} names {printable(path)}, which is not there", hint)
     inside(folder, folder / path)
     return path

@@ -127,13 +127,31 @@ def copy_tokenizer(folder: Path, made: Path) -> None:
 
 
 def write_cleaned(source: Path, target: Path, name: Path) -> list[str]:
-    """Write a JSON document without entries that name code or files elsewhere; return notes on these."""
+    """Write a JSON document without entries that name code or files elsewhere; return notes on these.
+
+    Where nothing is left out, it is copied as it is, unless readers may differ in what it says.
+    """
     try:
-        found = cleaned(parse_json(read_input(source)))
+        content = read_input(source)
+        found = cleaned(parse_json(content))
     except (ValueError, DovetailError) as error:
         return [f"{name} is left out of the result: it cannot be read as JSON ({printable(error)})"]
-    target.write_text(json.dumps(found.document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    if found.left_out or _has_repeated_keys(content):
+        content = f"{json.dumps(found.document, indent=2, ensure_ascii=False)}\n".encode()
+    target.write_bytes(content)
     return [note] if (note := found.note(name)) else []
+
+
+def _has_repeated_keys(content: bytes) -> bool:
+    """Return whether a mapping has a key twice, of which readers take the first or the last."""
+    repeated = False
+
+    def mapping(pairs: list[tuple[str, object]]) -> None:
+        nonlocal repeated
+        repeated |= len(pairs) > len({key for key, _ in pairs})
+
+    json.loads(content.decode("utf-8-sig"), object_pairs_hook=mapping)
+    return repeated
 
 
 def _files(folder: Path) -> Iterator[Path]:

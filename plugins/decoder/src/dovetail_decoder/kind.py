@@ -12,6 +12,7 @@ from dovetail.plugin import CompiledFolder
 from dovetail_tune.folders import TunableKind, TunedFolder
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
+from dovetail_decoder.manifest import MANIFEST
 from dovetail_decoder.openvino_genai import IN_FLOAT32, check_parts, check_plan
 from dovetail_decoder.openvino_padding import why_one_text
 from dovetail_decoder.openvino_tokenizer import check_tokenizer
@@ -20,7 +21,7 @@ from dovetail_decoder.reading import chain_of, is_generator, models_of, read_fol
 from dovetail_decoder.routing import requests_of_parts
 from dovetail_decoder.runtime_option import KEYWORD as RUNTIME_KEYWORD
 from dovetail_decoder.runtime_option import RUNTIMES
-from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
+from dovetail_decoder.saving import check_output, check_source, size_of
 from dovetail_decoder.splitting import with_branches_apart
 
 if TYPE_CHECKING:

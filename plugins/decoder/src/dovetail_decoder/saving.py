@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
-from dovetail.text import printable
-from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
+from dovetail_onnx.files.reading import move_inside
 from dovetail_onnx.files.resumable import resuming
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
-from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
-from dovetail_decoder.foreign_files import copy_others, is_inner
+from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part
+from dovetail_decoder.foreign_files import copy_others
 from dovetail_decoder.genai_config import CONFIG, clean_document, with_threads, written_config
+from dovetail_decoder.manifest import FORMAT, MANIFEST, copy_result, manifest_of, record_of, remove_files
 from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
@@ -30,16 +27,11 @@ if TYPE_CHECKING:
 
     from dovetail_decoder.caches import Ports
 
-MANIFEST = "dovetail.json"
-"""Lists what belongs to the result, so that a later one can replace it."""
-
-FORMAT = 1
 _RESULT = "model.onnx"
 """The file name of a model for which its folder is an ordinary result, too."""
 
 _OF_RESULT = ("plan.yaml", "remarks.json", "result.json")
 _DATA = ".data"
-_LARGE = 64 << 20  # bytes; larger files are recognized by their size alone
 Progress = Callable[[str, int, int], None]
 
 
@@ -53,7 +45,7 @@ def check_output(folder: GeneratorFolder, target: Path) -> None:
         raise DovetailError(f"{target} is a file", "name a folder to write to")
     if target.exists() and target.samefile(folder.path):
         raise DovetailError(f"the result would replace its own source {target}", "name another folder")
-    _manifest_of(target)
+    manifest_of(target)
 
 
 def check_source(folder: Path) -> None:
@@ -62,7 +54,7 @@ def check_source(folder: Path) -> None:
     Raises:
         DovetailError: Its manifest has another format.
     """
-    _manifest_of(folder)
+    manifest_of(folder)
 
 
 def save_folder(
@@ -164,7 +156,7 @@ def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: in
     try:
         with created_folders(target), TemporaryFolder("generator", target) as staging:
             made = staging / "made"
-            _copy_result(result, made)
+            copy_result(result, made)
             if source.document is not None and (made / CONFIG).is_file():
                 document = clean_document(made / CONFIG)
                 document = with_threads(source, document, threads) if threads else document
@@ -172,22 +164,6 @@ def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: in
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
-
-
-def _copy_result(result: Path, made: Path) -> None:
-    """Copy the files that belong to a result, and none that somebody added or changed since.
-
-    Raises:
-        DovetailError: One is missing, changed, or a link.
-    """
-    for name, record in _manifest_of(result).get("files", {}).items():
-        if not is_inner(name) or not is_file_inside(result, name) or _record(result / name) != record:
-            raise DovetailError(
-                f"{printable(result / name)} is not the file that was saved with this result",
-                f"remove {result} to compile it again",
-            )
-        (made / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(result / name, made / name)
 
 
 def _save_part(
@@ -278,7 +254,7 @@ def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> list[str]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
     models = {file.resolve() for file in sources}
     data = {file.resolve() for model in sources for file in _data_of(model)}
-    written = _manifest_of(folder.path).get("files", {})
+    written = manifest_of(folder.path).get("files", {})
 
     def belongs(inner: Path) -> bool:
         file = (folder.path / inner).resolve()
@@ -303,56 +279,21 @@ def _data_of(model: Path) -> set[Path]:
 
 def _commit(made: Path, target: Path) -> None:
     """Move a complete result into its folder: data first, then models, and what names them last."""
-    old = _manifest_of(target).get("files", {})
+    old = manifest_of(target).get("files", {})
     files = sorted((file for file in made.rglob("*") if file.is_file()), key=_turn)
-    names = {file.relative_to(made).as_posix(): _record(file) for file in files}
+    names = {file.relative_to(made).as_posix(): record_of(file) for file in files}
     for name in names:
         if (target / name).is_dir():
             raise DovetailError(f"{target / name} is a folder", "remove it, or name another folder to write to")
     write_text(made / MANIFEST, json.dumps({"format": FORMAT, "files": names}, indent=1) + "\n")
     for name in (*names, MANIFEST):
         move_inside(made, target, name)
-    _remove(target, {name: record for name, record in old.items() if name not in names})
+    remove_files(target, {name: record for name, record in old.items() if name not in names})
 
 
 def _turn(file: Path) -> tuple[int, str]:
     order = (file.suffix == _DATA, file.suffix == MODEL_SUFFIX, file.name != CONFIG)
     return order.index(True) if True in order else len(order), str(file)
-
-
-def _remove(target: Path, files: Mapping[str, Any]) -> None:
-    """Remove files of an earlier result, unless somebody changed them."""
-    for name, record in files.items():
-        with contextlib.suppress(OSError):  # somebody else removed it, or a link leads elsewhere
-            if is_inner(name) and is_file_inside(target, name) and _record(target / name) == record:
-                remove_inside(target, name)
-                remove_folders_inside(target, name)
-
-
-def _record(file: Path) -> dict[str, Any]:
-    size = file.stat().st_size
-    if size > _LARGE:
-        return {"size": size}
-    return {"size": size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-
-
-def _manifest_of(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        return {}
-    found = read_document(path)
-    files = found.get("files")
-    if (
-        found.get("format") != FORMAT
-        or not isinstance(files, dict)
-        or not all(isinstance(one, dict) for one in files.values())
-    ):
-        raise DovetailError(
-            f"{folder} was written by another version of Dovetail: {path.name} has format {found.get('format')!r}, "
-            f"this version writes {FORMAT}",
-            "name another folder, or use the version that wrote it",
-        )
-    return found
 
 
 def _move(file: Path, target: Path) -> None:

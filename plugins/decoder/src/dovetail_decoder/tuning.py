@@ -28,10 +28,10 @@ from dovetail_tune.statistics_of_pairs import MARGIN, ratio_of
 from dovetail_verify.accuracy.goals import Goals
 
 from dovetail_decoder.comparison import compared
+from dovetail_decoder.manifest import MANIFEST
 from dovetail_decoder.measure import measured, save_arrays
 from dovetail_decoder.reading import read_folder
 from dovetail_decoder.runtime_option import KEYWORD
-from dovetail_decoder.saving import MANIFEST
 from dovetail_decoder.timing import Times, ended, timed
 from dovetail_decoder.tokens import read_prompts
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator

@@ -32,6 +32,7 @@ from dovetail.plugin.loading import (
 )
 from dovetail_schemas import FileBackend
 
+from dovetail_runtime.foreign_programs import refuse_programs
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.nested_graphs import calls
 
@@ -127,8 +128,7 @@ class GuardedEngine:
             if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
             region = replace(region, artifact=None)
-        if region.artifact is None:
-            self._refuse_programs(region)
+        refuse_programs(region, self.label)
         region = self.in_its_opset(region)
         try:
             with foreign_output(self.label):
@@ -141,19 +141,6 @@ class GuardedEngine:
             failure.message += _source_of(failure.node, region.model.graph)
             raise failure from error
         return GuardedSession(session, self, region.model.graph.outputs)
-
-    def _refuse_programs(self, region: RegionModel) -> None:
-        """Refuse nodes that name a compiled program by a path, which may lead anywhere.
-
-        Programs of a result are its artifacts, and are found by the region.
-
-        Raises:
-            EngineError: There is such a node.
-        """
-        node = next((node for node in region.model.nodes() if (node.domain, node.op_type) == _PROGRAM), None)
-        if node is not None:
-            what = f"node '{node.name}' ({node.op_type}) names a compiled program, and no artifact belongs to it"
-            raise EngineError(f"{self.label}: {what}", "compile the model that it was made from", node.name or "")
 
     def in_its_opset(self, region: RegionModel) -> RegionModel:
         """Convert the region to the opset versions that the engine's reader supports; programs are compiled already.
@@ -190,9 +177,6 @@ class GuardedEngine:
             message = f"{self.label}: {message}"
         nodes = error.nodes if isinstance(error, EngineError) else ()
         return EngineError(message, error.hint, error.node, nodes)
-
-
-_PROGRAM = ("com.microsoft", "EPContext")
 
 
 class UnimportableEngine(Engine):
