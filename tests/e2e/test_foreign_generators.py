@@ -139,6 +139,7 @@ KEYS = [
     of(CONFIG, "engine", "plugin_library", value=HERE),
     of(CONFIG, "engine", "extensions", value={"evil": HERE}),
     of(CONFIG, "search", "sampler", value="sampler.EVIL.so"),
+    of(CONFIG, "model", "vad", "filename"),
     of(f"cpu/{CONFIG}", "model", "decoder", "session_options", "custom_ops_library"),
     of("config.json", "auto_map", value={"AutoModel": "evil.Model"}),
     of("config.json", "text_config", "auto_map", value={"AutoModel": "evil.Model"}),

@@ -1,6 +1,8 @@
 """`--runtime openvino-genai`: folders that `LLMPipeline` loads, and that compute what the plan says."""
 
+import json
 import shutil
+from pathlib import Path
 
 import dovetail as api
 import numpy as np
@@ -8,6 +10,7 @@ import onnx
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import PythonProcess
 from dovetail_decoder import tuning
 from dovetail_decoder.reading import chain_of, read_folder
 from dovetail_decoder.states import Generation
@@ -257,3 +260,38 @@ def test_a_decoder_that_cannot_tell_padding_takes_one_text_at_a_time(tmp_path, c
     assert "refuses batches of several: it has no input attention_mask" in capsys.readouterr().out
     model = ov.Core().read_model(tmp_path / "out/openvino_model.xml")
     assert model.input("input_ids").get_partial_shape()[0] == 1
+
+
+def test_a_folder_from_somebody_else_gives_openvino_no_code_and_no_settings(llama, tmp_path, monkeypatch):
+    source = tmp_path / "source"
+    shutil.copytree(llama, source)
+    (source / "evil.so").write_bytes(b"\x7fELF")
+    (source / "evil.py").write_text("raise SystemExit('evil')")
+    for name in ("openvino_tokenizer.xml", "openvino_model.xml", "openvino_config.json", "evil.bin"):
+        (source / name).write_text("evil")
+    code = {"auto_map": {"AutoTokenizer": "evil.Evil", "AutoConfig": "evil.Evil"}, "trust_remote_code": "evil"}
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    (source / "tokenizer_config.json").write_text(json.dumps({**settings, **code, "vocab_file": "/etc/evil"}))
+    (source / "config.json").write_text(json.dumps({"model_type": "llama", **code}))
+    read = []
+
+    def convert(module, words, **streams):
+        read.append({file.name: file.read_bytes() for file in Path(words[0]).iterdir()})
+        return PythonProcess(module, words, **streams)
+
+    monkeypatch.setattr("dovetail_decoder.openvino_tokenizer.PythonProcess", convert)
+    api.compile(source, "cpu-bf16", verify=False, runtime="openvino-genai").save(tmp_path / "out")
+    for held in (*read, {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}):
+        assert [name for name, content in held.items() if "evil" in name or b"evil" in content] == []
+        assert "openvino_config.json" not in held and "tokenizer.json" in held
+    pipeline = genai.LLMPipeline(str(tmp_path / "out"), "CPU", **IN_FLOAT32)
+    assert isinstance(pipeline.generate("hello world", max_new_tokens=2), str)
+
+
+def test_a_tokenizer_that_leads_out_of_the_folder_is_not_converted(llama, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(llama, source)
+    (source / "vocab.txt").symlink_to("/etc/hostname")
+    with pytest.raises(DovetailError, match="vocab.txt is a link that leads out of the folder"):
+        api.compile(source, "cpu-bf16", verify=False, runtime="openvino-genai").save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()

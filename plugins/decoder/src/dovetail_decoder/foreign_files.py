@@ -68,12 +68,12 @@ def inside(folder: Path, path: Path) -> Path:
     return path
 
 
-def copy_others(folder: Path, made: Path, belongs: Callable[[Path], bool] = lambda inner: True) -> list[str]:
+def copy_others(folder: Path, made: Path | None, belongs: Callable[[Path], bool] = lambda inner: True) -> list[str]:
     """Copy what belongs to no model: tokenizers, configurations, and other texts and data that programs read.
 
     Args:
         folder: The source.
-        made: The folder to write to; files that are there stay.
+        made: The folder to write to; files that are there stay. None to copy nothing, for the notes.
         belongs: Whether a file, by its path in the folder, is one of those to copy.
 
     Returns:
@@ -83,7 +83,7 @@ def copy_others(folder: Path, made: Path, belongs: Callable[[Path], bool] = lamb
     unknown: list[str] = []
     places = FolderPlaces(folder)
     for inner in _files(folder):
-        if (made / inner).exists() or _OF_RESULT.fullmatch(inner.name) or not belongs(inner):
+        if made is not None and (made / inner).exists() or _OF_RESULT.fullmatch(inner.name) or not belongs(inner):
             continue
         try:
             source = places.target(inner)
@@ -100,11 +100,13 @@ def copy_others(folder: Path, made: Path, belongs: Callable[[Path], bool] = lamb
         if not _is_copied(inner, source):
             unknown.append(inner.as_posix())
             continue
-        (made / inner).parent.mkdir(parents=True, exist_ok=True)
+        target = made / inner if made is not None else None
+        if target is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
         if inner.suffix.lower() == ".json" and inner.name not in _OF_TOKENS:
-            notes += write_cleaned(source, made / inner, inner)
-        else:
-            shutil.copyfile(source, made / inner)
+            notes += _write_cleaned(source, target, inner)
+        elif target is not None:
+            shutil.copyfile(source, target)
     if unknown:
         listed = ", ".join(map(printable, unknown[:8])) + (f" and {len(unknown) - 8} more" * (len(unknown) > 8))
         verb = "is" if len(unknown) == 1 else "are"
@@ -126,7 +128,7 @@ def copy_tokenizer(folder: Path, made: Path) -> None:
     copy_others(folder, made, lambda inner: inner.suffix.lower() in _TEXTS)
 
 
-def write_cleaned(source: Path, target: Path, name: Path) -> list[str]:
+def _write_cleaned(source: Path, target: Path | None, name: Path) -> list[str]:
     """Write a JSON document without entries that name code or files elsewhere; return notes on these.
 
     Where nothing is left out, it is copied as it is, unless readers may differ in what it says.
@@ -138,7 +140,8 @@ def write_cleaned(source: Path, target: Path, name: Path) -> list[str]:
         return [f"{name} is left out of the result: it cannot be read as JSON ({printable(error)})"]
     if found.left_out or _has_repeated_keys(content):
         content = f"{json.dumps(found.document, indent=2, ensure_ascii=False)}\n".encode()
-    target.write_bytes(content)
+    if target is not None:
+        target.write_bytes(content)
     return [note] if (note := found.note(name)) else []
 
 

@@ -118,7 +118,7 @@ def write_decoder(
     engine: ConvertingEngine,
     made: Path,
 ) -> None:
-    """Write the model, the tokenizer and the configuration.
+    """Write the model and the tokenizer.
 
     Args:
         folder: The source.
@@ -135,8 +135,12 @@ def write_decoder(
     except EngineError as error:
         raise DovetailError(f"{engine.name} cannot convert the decoder: {error.message}", _ELSEWHERE) from error
     convert_tokenizer(folder.path, made)
+
+
+def write_settings(folder: GeneratorFolder, made: Path) -> None:
+    """Write the configuration of the model and of its generation, unless those of the source are there."""
     for name, document in (("config.json", _config(folder)), ("generation_config.json", _generation(folder))):
-        if not (folder.path / name).is_file():  # else it is copied with the other files
+        if not (made / name).is_file():
             (made / name).write_text(json.dumps(document, indent=2) + "\n")
 
 

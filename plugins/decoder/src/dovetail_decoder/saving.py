@@ -119,7 +119,13 @@ def save_for_openvino(
     """
     from dovetail.plugin import RegionModel, load_plugins
 
-    from dovetail_decoder.openvino_genai import check_parts, check_plan, converting_engine, write_decoder
+    from dovetail_decoder.openvino_genai import (
+        check_parts,
+        check_plan,
+        converting_engine,
+        write_decoder,
+        write_settings,
+    )
 
     check_output(folder, target)
     part = check_parts(folder, ports)
@@ -134,6 +140,7 @@ def save_for_openvino(
             compiled.plan.save(made / "openvino_model.plan.yaml")
             notes = _copy_others(folder, made, target)
             (made / CONFIG).unlink(missing_ok=True)  # of another program, with a file that is not there
+            write_settings(folder, made)
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
@@ -248,19 +255,24 @@ def _is_external(file: Path) -> bool:
     return bool(_data_of(file))
 
 
-def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> list[str]:
+def left_out(folder: GeneratorFolder) -> list[str]:
+    """Return notes on what of a folder its results do not get."""
+    return [*folder.notes, *_copy_others(folder, None, None)]
+
+
+def _copy_others(folder: GeneratorFolder, made: Path | None, output: Path | None) -> list[str]:
     """Copy the files that belong to no model, such as the tokenizer; return notes on those that are left out."""
     sources = [folder.file_of(part) for part in folder.parts]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
-    models = {file.resolve() for file in sources}
-    data = {file.resolve() for model in sources for file in _data_of(model)}
+    known = {file.resolve() for model in sources for file in (model, *_data_of(model))}
     written = manifest_of(folder.path).get("files", {})
+    target = output.resolve() if output is not None else None
 
     def belongs(inner: Path) -> bool:
         file = (folder.path / inner).resolve()
-        ours = inner.as_posix() in written
-        of_plan = inner.name == CONFIG and folder.document is not None and len(inner.parts) == 1
-        return not ours and not of_plan and target.resolve() not in file.parents and file not in models | data
+        ours = inner.as_posix() in written or target in file.parents
+        of_plan = folder.document is not None and inner == Path(CONFIG)
+        return not ours and not of_plan and file not in known
 
     return copy_others(folder.path, made, belongs)
 
