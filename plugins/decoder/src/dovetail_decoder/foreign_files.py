@@ -57,14 +57,16 @@ def inside(folder: Path, path: Path) -> Path:
         FolderPlaces(folder).target(path.relative_to(folder))
     except LeadsOut as error:
         raise DovetailError(
-            f"{path} is a link that leads out of the folder, to {printable(error.target)}",
+            f"{printable(path)} is a link that leads out of the folder, to {printable(error.target)}",
             "copy the file into the folder: links are followed inside of it, and within caches of Hugging Face, "
             "git-annex and DVC",
         ) from None
     except (FileNotFoundError, NotADirectoryError):
         return path
     except (OSError, RuntimeError) as error:
-        raise DovetailError(f"{path} cannot be followed: {printable(error)}", "copy the file into the folder") from None
+        raise DovetailError(
+            f"{printable(path)} cannot be followed: {printable(error)}", "copy the file into the folder"
+        ) from None
     return path
 
 
@@ -89,7 +91,7 @@ def copy_others(folder: Path, made: Path | None, belongs: Callable[[Path], bool]
             source = places.target(inner)
         except LeadsOut as error:
             notes.append(
-                f"{inner} is left out of the result: it is a link that leads out of the folder, to "
+                f"{printable(inner)} is left out of the result: it is a link that leads out of the folder, to "
                 f"{printable(error.target)}; copy the file into the folder if it belongs there"
             )
             continue
@@ -137,12 +139,12 @@ def _write_cleaned(source: Path, target: Path | None, name: Path) -> list[str]:
         content = read_input(source)
         found = cleaned(parse_json(content))
     except (ValueError, DovetailError) as error:
-        return [f"{name} is left out of the result: it cannot be read as JSON ({printable(error)})"]
+        return [f"{printable(name)} is left out of the result: it cannot be read as JSON ({printable(error)})"]
     if found.left_out or _has_repeated_keys(content):
         content = f"{json.dumps(found.document, indent=2, ensure_ascii=False)}\n".encode()
     if target is not None:
         target.write_bytes(content)
-    return [note] if (note := found.note(name)) else []
+    return [note] if (note := found.note(printable(name))) else []
 
 
 def _has_repeated_keys(content: bytes) -> bool:
