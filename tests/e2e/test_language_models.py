@@ -76,6 +76,31 @@ def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, 
         assert (tmp_path / "out" / name).read_bytes() == (llama / name).read_bytes()
 
 
+def in_a_batch(folder, rows, count=12):
+    """What onnxruntime-genai answers to several prompts; it pads at the end."""
+    genai = pytest.importorskip("onnxruntime_genai")
+    model, longest = genai.Model(str(folder)), max(map(len, rows))
+    settings = genai.GeneratorParams(model)
+    length = longest + count
+    settings.set_search_options(max_length=length, min_length=length, batch_size=len(rows), do_sample=False)
+    generator = genai.Generator(model, settings)
+    generator.append_tokens(np.array([row + [2] * (longest - len(row)) for row in rows], np.int32))
+    found = []
+    for _ in range(count):
+        generator.generate_next_token()
+        found.append([int(token) for token in generator.get_next_tokens()])
+    return [list(tokens) for tokens in zip(*found)]
+
+
+@pytest.mark.parametrize("backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4"])
+def test_texts_of_different_lengths_in_a_batch_go_on_as_each_one_alone(llama, tmp_path, backend):
+    api.compile(llama, backend, verify=False).save(tmp_path / "out")
+    texts = [[5, 9, 17, 33, 21, 40, 8, 12], [7, 30, 11], [31, 3, 6, 20, 9]]
+    alone = [in_a_batch(tmp_path / "out", [text])[0] for text in texts]
+    for order in ((0, 1), (1, 0), (0, 1, 2), (2, 1, 0)):
+        assert in_a_batch(tmp_path / "out", [texts[at] for at in order]) == [alone[at] for at in order]
+
+
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int4"])
 def test_masks_are_summed_where_integers_are_summed_in_float32(llama, backend):
     pytest.importorskip("openvino")
@@ -499,7 +524,7 @@ def test_a_save_that_fails_leaves_the_earlier_result(llama, tmp_path, monkeypatc
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dovetail_decoder.saving.shutil.copyfile", full)
+    monkeypatch.setattr("dovetail_decoder.foreign_files.shutil.copyfile", full)
     with pytest.raises(DovetailError, match="no space is left"):
         other.save(out)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before

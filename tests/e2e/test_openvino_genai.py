@@ -1,12 +1,16 @@
 """`--runtime openvino-genai`: folders that `LLMPipeline` loads, and that compute what the plan says."""
 
+import json
 import shutil
+from pathlib import Path
 
 import dovetail as api
 import numpy as np
+import onnx
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import PythonProcess
 from dovetail_decoder import tuning
 from dovetail_decoder.reading import chain_of, read_folder
 from dovetail_decoder.states import Generation
@@ -177,3 +181,117 @@ def test_other_folders_and_single_models_are_refused(llama):
         api.compile(llama / "model.onnx", "cpu-bf16", runtime="openvino-genai")
     with pytest.raises(UsageError, match="is none of openvino-genai"):
         api.compile(llama, "cpu-bf16", runtime="vllm")
+
+
+TEXTS = [[5, 9, 17, 33, 21, 40, 8, 12], [7, 30, 11], [31, 3, 6, 20, 9]]
+
+
+def with_rotations(model, positions):
+    """The decoder of the builder with rotary embeddings, by its own count or by `position_ids`."""
+    angles = np.outer(np.arange(nets.CONTEXT), 100.0 ** (-np.arange(nets.SIZE // 2) / (nets.SIZE // 2)))
+    for name, table in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(table.astype(np.float32), name))
+    if positions:
+        model.graph.input.insert(1, nets.port("position_ids", nets.INT64, "batch_size", "sequence_length"))
+    nodes = list(model.graph.node)
+    for node in [node for node in nodes if node.op_type == "GroupQueryAttention"]:
+        if not positions:
+            node.input.extend(["cos", "sin"])
+            node.attribute.append(onnx.helper.make_attribute("do_rotary", 1))
+            continue
+        for at, heads in ((0, nets.HEADS), (1, nets.GQA_HEADS)):
+            turned, inputs = f"{node.input[at]}_turned", [node.input[at], "position_ids", "cos", "sin"]
+            more = {"domain": "com.microsoft", "num_heads": heads}
+            nodes.insert(nodes.index(node), onnx.helper.make_node("RotaryEmbedding", inputs, [turned], turned, **more))
+            node.input[at] = turned
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    return model
+
+
+@pytest.fixture(scope="module", params=["plain", "rotary", "position_ids"])
+def batched(request, llama, tmp_path_factory):
+    """The pipeline of a decoder, and its tokenizer."""
+    source, out = (tmp_path_factory.mktemp(name) for name in ("source", "out"))
+    shutil.copytree(llama, source, dirs_exist_ok=True)
+    if request.param != "plain":
+        nets.save(with_rotations(nets.grouped_query_decoder(), request.param != "rotary"), source / "model.onnx", True)
+    api.compile(source, "cpu-int8:weights=int8", verify=False, runtime="openvino-genai").save(out / "result")
+    return genai.LLMPipeline(str(out / "result"), "CPU", **IN_FLOAT32)
+
+
+def generated(pipeline, rows, pad):
+    """The tokens that follow prompts, padded by `pad(ids, zeros)`."""
+    settings = pipeline.get_generation_config()
+    settings.max_new_tokens, settings.ignore_eos, settings.do_sample = 12, True, False
+    longest = max(map(len, rows))
+    ids, mask = ([pad(row, [fill] * (longest - len(row))) for row in rows] for rows, fill in _with_masks(rows))
+    found = pipeline.generate(genai.TokenizedInputs(ov.Tensor(np.array(ids)), ov.Tensor(np.array(mask))), settings)
+    return [list(tokens) for tokens in found.tokens]
+
+
+def _with_masks(rows):
+    return (rows, 2), ([[1] * len(row) for row in rows], 0)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 2), (2, 1, 0)])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_texts_of_different_lengths_in_a_batch_go_on_as_each_one_alone(batched, order, side):
+    rows = [TEXTS[number] for number in order]
+    alone = [generated(batched, [row], lambda ids, zeros: ids)[0] for row in rows]
+    assert len({tuple(tokens) for tokens in alone}) == len(rows)
+    pad = (lambda ids, zeros: zeros + ids) if side == "left" else (lambda ids, zeros: ids + zeros)
+    assert generated(batched, rows, pad) == alone
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0), (0, 1, 2), (2, 1, 0)])
+def test_the_tokenizer_pads_texts_where_the_model_expects_it(batched, order):
+    texts = [("hello world", "a small test of hello world a small test", "models that speak")[at] for at in order]
+    settings = batched.get_generation_config()
+    settings.max_new_tokens, settings.ignore_eos, settings.do_sample = 12, True, False
+    alone = [batched.generate([text], settings).texts[0] for text in texts]
+    assert batched.generate(texts, settings).texts == alone
+
+
+def test_a_decoder_that_cannot_tell_padding_takes_one_text_at_a_time(tmp_path, capsys):
+    source = nets.optimum_folder(tmp_path / "source", "past")
+    words = ["--backend", "cpu-int8:weights=int8", "--runtime", "openvino-genai", "-o", str(tmp_path / "out")]
+    assert main(["compile", str(source), *words]) == 0
+    assert "refuses batches of several: it has no input attention_mask" in capsys.readouterr().out
+    model = ov.Core().read_model(tmp_path / "out/openvino_model.xml")
+    assert model.input("input_ids").get_partial_shape()[0] == 1
+
+
+def test_a_folder_from_somebody_else_gives_openvino_no_code_and_no_settings(llama, tmp_path, monkeypatch):
+    source = tmp_path / "source"
+    shutil.copytree(llama, source)
+    (source / "evil.so").write_bytes(b"\x7fELF")
+    (source / "evil.py").write_text("raise SystemExit('evil')")
+    for name in ("openvino_tokenizer.xml", "openvino_model.xml", "openvino_config.json", "evil.bin"):
+        (source / name).write_text("evil")
+    code = {"auto_map": {"AutoTokenizer": "evil.Evil", "AutoConfig": "evil.Evil"}, "trust_remote_code": "evil"}
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    (source / "tokenizer_config.json").write_text(json.dumps({**settings, **code, "vocab_file": "/etc/evil"}))
+    (source / "config.json").write_text(json.dumps({"model_type": "llama", **code}))
+    read = []
+
+    def convert(module, words, **streams):
+        read.append({file.name: file.read_bytes() for file in Path(words[0]).iterdir()})
+        return PythonProcess(module, words, **streams)
+
+    monkeypatch.setattr("dovetail_decoder.openvino_tokenizer.PythonProcess", convert)
+    api.compile(source, "cpu-bf16", verify=False, runtime="openvino-genai").save(tmp_path / "out")
+    for held in (*read, {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}):
+        assert [name for name, content in held.items() if "evil" in name or b"evil" in content] == []
+        assert "openvino_config.json" not in held and "tokenizer.json" in held
+    pipeline = genai.LLMPipeline(str(tmp_path / "out"), "CPU", **IN_FLOAT32)
+    assert isinstance(pipeline.generate("hello world", max_new_tokens=2), str)
+
+
+def test_a_tokenizer_that_leads_out_of_the_folder_is_not_converted(llama, tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(llama, source)
+    (source / "vocab.txt").symlink_to("/etc/hostname")
+    with pytest.raises(DovetailError, match="vocab.txt is a link that leads out of the folder"):
+        api.compile(source, "cpu-bf16", verify=False, runtime="openvino-genai").save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()

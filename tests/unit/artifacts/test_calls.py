@@ -14,6 +14,7 @@ from dovetail.ir import format_of
 from dovetail.passes import Pass
 from dovetail.planning import Placement, get_placement, set_placement
 from dovetail.plugin import Artifact, Availability, Call, Emitter, Engine, EngineError, Executed, Reads, Session
+from dovetail.plugin.artifacts import artifact_of
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """
@@ -263,3 +264,35 @@ def test_a_region_may_be_a_conversion_alone(with_backend):
     result = dovetail.compile(model, "call-npu", plugins=plugins, passes=[CopyOnBackend()])
     assert [node.op_type for node in calls_in(result)] == ["region_0", "region_2"]
     assert result.run({"x": np.eye(4, dtype=np.float32)})["y"].shape == (4, 4)
+
+
+ELSEWHERE = ["../../home", "call-npu/../../../home", "call-npu\\..\\..", "call-npu//", ".", "C:/home", "HOME"]
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_node_of_a_result_names_no_artifact_elsewhere(compiled, images, tmp_path, name):
+    compiled(Compiles, "programs, onnxruntime-cpu").save(tmp_path / "out")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/net.program").write_bytes(b"compiled")
+    loaded = dovetail.load(tmp_path / "out", compiled.plugins)
+    for node in calls_in(loaded):
+        artifact_of(node, name.replace("HOME", str(tmp_path / "home")))
+    with pytest.raises(dovetail.DovetailError, match="leads out of the result|is missing"):
+        loaded.run({"image": images})
+
+
+@pytest.mark.parametrize("what", ["a file", "a link", "a linked folder"])
+def test_an_engine_gets_no_file_that_somebody_added_to_an_artifact(compiled, images, tmp_path, what):
+    compiled(Compiles, "programs, onnxruntime-cpu").save(tmp_path / "out")
+    (folder, *_) = (tmp_path / "out/artifacts/call-npu").iterdir()
+    if what == "a file":
+        (folder / "evil.so").write_bytes(b"\x7fELF")
+    elif what == "a link":
+        (folder / "evil.so").symlink_to("/etc/hostname")
+    else:
+        folder.rename(tmp_path / "home")
+        folder.symlink_to(tmp_path / "home", target_is_directory=True)
+    with pytest.raises(
+        dovetail.DovetailError, match=r"evil.so does not belong to the result|leads out of the result|net"
+    ):
+        dovetail.load(tmp_path / "out", compiled.plugins).run({"image": images})

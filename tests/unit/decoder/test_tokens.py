@@ -2,6 +2,7 @@
 
 import json
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,17 @@ def test_without_a_tokenizer_the_error_names_the_file(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime_genai", None)
     with pytest.raises(DovetailError, match="has no tokenizer.json"):
         read_prompts(["hello"], GeneratorFolder(tmp_path, tmp_path / "config.json", []))
+
+
+def test_a_generator_that_loads_a_model_for_its_tokenizer_is_not_used(tmp_path, monkeypatch):
+    """Such a version would load what the folder's configuration names."""
+
+    class Tokenizer:
+        def __init__(self, model):
+            raise TypeError("incompatible function arguments")
+
+    earlier = types.SimpleNamespace(Tokenizer=Tokenizer, disable_telemetry_events=lambda: None)
+    monkeypatch.setitem(sys.modules, "onnxruntime_genai", earlier)
+    with pytest.raises(DovetailError, match="loads no tokenizer without its model") as caught:
+        read_prompts(["hello"], GeneratorFolder(tmp_path, tmp_path / "config.json", []))
+    assert "pip install -U onnxruntime-genai" in caught.value.hint

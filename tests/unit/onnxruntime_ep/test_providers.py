@@ -9,6 +9,7 @@ import onnx.parser
 import onnxruntime
 import pytest
 from dovetail.plugin import EngineError, RegionModel
+from dovetail_onnxruntime_ep.context import compiled_context
 from dovetail_onnxruntime_ep.engines import Cann, ProviderEngine, Qnn
 from dovetail_onnxruntime_ep.providers import Provider
 
@@ -246,3 +247,33 @@ def test_what_reads_floats_is_refused_where_arithmetic_of_shapes_may_stay():
     with pytest.raises(EngineError) as caught:
         Integers().load(opened, {})
     assert caught.value.nodes == ("named",)
+
+
+def context(**attributes):
+    node = onnx.helper.make_node("EPContext", ["x"], ["y"], "program", domain="com.microsoft", **attributes)
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 4]) for name in "xy"]
+    graph = onnx.helper.make_graph([node], "g", ports[:1], ports[1:])
+    opsets = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("com.microsoft", 1)]
+    return dovetail.open(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+@pytest.mark.parametrize(
+    "name", ["a.bin", "artifacts/qnn/region_0/a.bin", "/home/evil/a.bin", "..\\..\\a.bin", "../a.bin"]
+)
+def test_a_provider_gets_the_program_of_the_artifact_and_no_other_path(name, tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"program")
+    more = {"onnx_model_filename": "/home/evil.onnx", "embed_mode": 1, "library": "evil.so", "partition_name": "p"}
+    region = RegionModel(context(ep_cache_context=name, main_context=1, **more), artifact=tmp_path)
+    model, entries = compiled_context(region, "acme")
+    (node,) = onnx.load_model_from_string(model).graph.node
+    assert {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute} == {
+        "ep_cache_context": b"a.bin", "main_context": 1, "embed_mode": 0, "partition_name": b"p",
+    }  # fmt: skip
+    assert entries == {"ep.context_file_path": str(tmp_path / "loaded.onnx")}
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a/", "b.bin", "link.bin"])
+def test_a_program_is_a_file_of_its_artifact(name, tmp_path):
+    (tmp_path / "link.bin").symlink_to("/etc/hostname")
+    with pytest.raises(EngineError, match="acme: the artifact has no file"):
+        compiled_context(RegionModel(context(ep_cache_context=name), artifact=tmp_path), "acme")

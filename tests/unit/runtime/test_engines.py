@@ -12,7 +12,7 @@ import onnx
 import onnx.parser
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import Reads, RegionModel, Session
+from dovetail.plugin import EngineError, Reads, RegionModel, Session
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_host.reference import ReferenceEngine
 from dovetail_onnx.opening import open_proto
@@ -218,6 +218,18 @@ def test_the_opset_of_a_program_is_its_compilers_affair(is_program, opset, tmp_p
     model = open_proto(onnx.parser.parse_model(HEAD + "acme (float[2] x) => (float[2] y) { y = Relu (x) }"))
     GuardedEngine(engine).load(RegionModel(model, artifact=tmp_path if is_program else None), {})
     assert engine.loaded == opset
+
+
+PROGRAM = """<ir_version: 10, opset_import: ["": 21, "com.microsoft": 1]>
+g (float[2] x) => (float[2] y) { [program] y = com.microsoft.EPContext <ep_cache_context = "/home/evil.bin"> (x) }"""
+
+
+@pytest.mark.parametrize("engine", [OnnxRuntimeCpu, Programs])
+def test_no_engine_loads_a_program_that_a_model_names_by_a_path(engine):
+    engine = GuardedEngine(engine())
+    with pytest.raises(EngineError, match="node 'program' .* and no artifact belongs to it") as caught:
+        engine.load(RegionModel(open_proto(onnx.parser.parse_model(PROGRAM))), {})
+    assert caught.value.node == "program"
 
 
 BACKEND = """

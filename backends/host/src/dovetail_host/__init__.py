@@ -15,6 +15,7 @@ def register(registry):
     registry.engine("onnxruntime-cpu", "dovetail_host.onnxruntime_cpu:OnnxRuntimeCpu")
     registry.session_start("onnxruntime-cpu", "dovetail_host.session_start:OnnxRuntimeStart")
     registry.engine("reference", "dovetail_host.reference:ReferenceEngine")
+    registry.pass_("drop-session-options", "dovetail_host.session_options_of_model:DropSessionOptions")
     registry.pass_("explicit-zero-points", "dovetail_host.loadable:ExplicitZeroPoints")
     registry.pass_("implicit-zero-points", "dovetail_host.loadable:ImplicitZeroPoints")
     registry.pass_("layer-annotations", "dovetail_host.layer_annotations:LayerAnnotations")

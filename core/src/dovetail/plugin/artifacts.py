@@ -37,15 +37,15 @@ class ArtifactFolder:
             root = self._temporary.path
         self.root = root
         self.altered = frozenset(altered)
-        self._names = names
+        self.names = names
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield every file of the result with its name below `artifacts`, sorted; altered files are left out.
 
         Files that do not belong to the result are skipped, and links are not followed.
         """
-        if self._names is not None:
-            yield from ((name, self.root / name) for name in sorted(self._names) if name not in self.altered)
+        if self.names is not None:
+            yield from ((name, self.root / name) for name in sorted(self.names) if name not in self.altered)
             return
         for path in sorted(self.root.rglob("*")):
             if path.is_file() and not path.is_symlink():

@@ -43,6 +43,7 @@ class PartPort:
         dtype: The type of its elements, as NumPy has it.
         shape: Its extents, a number or the name of each; None if its rank is unknown.
         window: For a cache of the last positions only, the number of positions that a token sees; else 0.
+        by_position: Whether row t of a cache holds position t of each text, whatever its padding.
     """
 
     name: str
@@ -50,6 +51,7 @@ class PartPort:
     dtype: np.dtype
     shape: tuple[int | str, ...] | None
     window: int = 0
+    by_position: bool = False
 
     @property
     def is_cache(self) -> bool:
@@ -95,7 +97,10 @@ def ports_of(folder: GeneratorFolder, models: Mapping[str, Model]) -> dict[str, 
 def _ports_of(part: Part, model: Model, names: set[str]) -> Ports:
     """Return the ports of a part; `names` are those of all inputs."""
     inputs = [v for v in model.graph.inputs if not v.is_initializer()]
-    found = [_port(value, _as_input(_role(name_of(value), part.inputs)), _window(value)) for value in inputs]
+    found = [
+        _port(value, _as_input(_role(name_of(value), part.inputs)), _window(value), _is_by_position(value))
+        for value in inputs
+    ]
     outputs = []
     for value in model.graph.outputs:
         role = _role(name_of(value), part.outputs)
@@ -222,12 +227,17 @@ def _window(value: ir.Value) -> int:
     return 0
 
 
-def _port(value: ir.Value, role: str, window: int = 0) -> PartPort:
+def _is_by_position(value: ir.Value) -> bool:
+    """Return whether attention fills a cache by positions: `GroupQueryAttention` takes padding at the end of texts."""
+    return any(node.op_type == "GroupQueryAttention" for node, _ in value.uses())
+
+
+def _port(value: ir.Value, role: str, window: int = 0, by_position: bool = False) -> PartPort:
     import numpy as np
 
     dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
     shape = None if value.shape is None else tuple(_name(extent) for extent in value.shape)
-    return PartPort(name_of(value), role, np.dtype(dtype), shape, window)
+    return PartPort(name_of(value), role, np.dtype(dtype), shape, window, by_position)
 
 
 def _name(extent: object) -> int | str:

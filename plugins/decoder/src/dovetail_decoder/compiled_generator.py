@@ -63,7 +63,7 @@ class CompiledGenerator(CompiledFolder):
         self.comparison: Comparison | None = None
         self._request, self._ports, self._runtime = request, ports, runtime
         self._saved: Path | None = None
-        self._notes: list[str] = []
+        self._notes = list(source.notes)
         self._providers = {name: self._provider(compiled) for name, compiled in parts.items()}
 
     def __repr__(self) -> str:
@@ -79,9 +79,10 @@ class CompiledGenerator(CompiledFolder):
         """Write the folder; see `CompiledFolder.save`."""
         if self._runtime == OPENVINO_GENAI:
             (compiled,) = self.parts.values()
-            save_for_openvino(self.source, self._ports, compiled, Path(folder), progress)
+            notes = save_for_openvino(self.source, self._ports, compiled, Path(folder), progress)
         else:
-            save_folder(self.source, self.parts, Path(folder), self._providers, external, progress)
+            notes = save_folder(self.source, self.parts, Path(folder), self._providers, external, progress)
+        self._notes += [text for text in notes if text not in self._notes]
         self._saved = Path(folder)
 
     @property

@@ -12,6 +12,8 @@ from dovetail.text import near_misses, printable
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import read_input
 
+from dovetail_decoder.foreign_files import inside, is_inner
+
 if TYPE_CHECKING:
     from dovetail.plugin import TemporaryFolder
 
@@ -21,6 +23,7 @@ part of the generation of tokens."""
 
 LOGITS = "logits"
 """The role of the output with the scores of the next token."""
+
 
 MODEL_SUFFIX = ".onnx"
 
@@ -64,6 +67,7 @@ class GeneratorFolder:
         head_size: Extent of one of these heads; None if unknown.
         document: The configuration as a generator reads it, if it names files and providers.
         merged: The file of a decoder that is built from the parts `decoder` and `decoder_with_past`, if there is one.
+        notes: Notes on what of the folder is not used, and why.
         apart: Holds the files of these two parts where they are branches of `merged` and no files of the folder.
     """
 
@@ -78,6 +82,7 @@ class GeneratorFolder:
     head_size: int | None = None
     document: Mapping[str, Any] | None = None
     merged: Path | None = None
+    notes: Sequence[str] = ()
     apart: TemporaryFolder | None = field(default=None, compare=False)
 
     def file_of(self, part: Part) -> Path:
@@ -86,12 +91,12 @@ class GeneratorFolder:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Read a JSON file of the folder.
+    """Read a JSON file that lies in a folder itself.
 
     Raises:
-        DovetailError: It cannot be read, or holds no mapping.
+        DovetailError: It cannot be read, leads out of the folder, or holds no mapping.
     """
-    content = read_input(path)
+    content = read_input(inside(path.parent, path))
     try:
         document = parse_json(content)
     except ValueError as error:
@@ -133,23 +138,33 @@ def stops_in(document: Mapping[str, Any], path: Path) -> frozenset[int]:
     return frozenset(listed)
 
 
+def path_in(name: object, where: str) -> Path:
+    """Return the path of a file or a folder that a configuration names, relative to its own folder.
+
+    Raises:
+        DovetailError: It is no name, or leads out of the folder, on this system or another one.
+    """
+    if not isinstance(name, str) or not name:
+        raise DovetailError(f"{where} is {printable(repr(name))} and no name of a file", "correct it")
+    if not is_inner(name):
+        raise DovetailError(f"{where} leads out of the folder: {printable(name)}", "keep all files in one folder")
+    return Path(name)
+
+
 def file_in(folder: Path, name: object, where: str) -> Path:
     """Return the path, relative to the folder, of a file that a configuration names.
 
     Raises:
         DovetailError: It is no name, leads out of the folder, or is not there.
     """
-    if not isinstance(name, str) or not name:
-        raise DovetailError(f"{where} is {printable(repr(name))} and no name of a file", "correct it")
-    path = Path(name)
-    if path.is_absolute() or ".." in path.parts:
-        raise DovetailError(f"{where} leads out of the folder: {printable(name)}", "keep all files in one folder")
+    path = path_in(name, where)
     if not (folder / path).is_file():
         there = sorted(str(file.relative_to(folder)) for file in folder.rglob(f"*{path.suffix}"))
-        near = near_misses(name, there, 1)
+        near = near_misses(str(path), there, 1)
         listed = ", ".join(there[:5]) or f"no {path.suffix or 'such'} file"
         hint = (
             f"did you mean '{near[0]}'?" if near else f"the folder holds {listed}: correct the name, or copy the file"
         )
-        raise DovetailError(f"{where} names {printable(name)}, which is not there", hint)
+        raise DovetailError(f"{where} names {printable(path)}, which is not there", hint)
+    inside(folder, folder / path)
     return path

@@ -1,7 +1,7 @@
 """`genai_config.json`, the configuration that onnxruntime-genai reads: the models, and the roles of their inputs.
 
 Every mapping below `model` with a `filename` that ends in `.onnx` is a part, so that parts of newer versions are found,
-too. What is not known here stays as it is.
+too. What is not known here stays as it is, but for options of sessions and what names code (`clean_config`).
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from dovetail.errors import DovetailError
 from dovetail.text import printable
 
+from dovetail_decoder.clean_config import OPTIONS, cleaned
 from dovetail_decoder.folder import (
     MODEL_SUFFIX,
     GeneratorFolder,
@@ -21,9 +22,11 @@ from dovetail_decoder.folder import (
     Phase,
     file_in,
     number_in,
+    path_in,
     read_document,
     stops_in,
 )
+from dovetail_decoder.foreign_files import inside
 
 CONFIG = "genai_config.json"
 
@@ -31,6 +34,8 @@ _PHASES: Mapping[str, Phase] = {
     "encoder": "once", "vision": "once", "speech": "once", "embedding": "always", "decoder": "always",
 }  # fmt: skip
 _ORDER = ("encoder", "vision", "speech", "embedding", "decoder")
+_PATHS = ("_file", "_dir")
+"""Ends of keys that name other files and folders: `tokenizer_dir`, `data_file`."""
 _AGAIN = "build the folder again: python -m onnxruntime_genai.models.builder"
 
 PROVIDERS = {
@@ -55,6 +60,8 @@ def read_genai_folder(folder: Path) -> GeneratorFolder:
     if not isinstance(model, dict) or not isinstance(model.get("decoder"), dict):
         raise DovetailError(f"{path} has no 'model' with a 'decoder'", _AGAIN)
     _check_files(folder, model, path)
+    found = cleaned(document)
+    document, model = found.document, found.document["model"]
     parts = sorted(_parts(folder, model, path), key=lambda part: _rank(str(part.place[1])))
     if not any(part.place[:2] == ("model", "decoder") for part in parts):
         raise DovetailError(f"{path}: 'decoder' has neither a 'filename' nor a 'pipeline'", _AGAIN)
@@ -70,7 +77,17 @@ def read_genai_folder(folder: Path) -> GeneratorFolder:
         number_in(decoder, "num_key_value_heads", path),
         number_in(decoder, "head_size", path),
         document,
+        notes=[note] if (note := found.note(path.name)) else [],
     )
+
+
+def clean_document(path: Path) -> dict[str, Any]:
+    """Read the configuration of a result without what an engine must not get from a folder.
+
+    Raises:
+        DovetailError: It cannot be read.
+    """
+    return cast("dict[str, Any]", cleaned(read_document(path)).document)
 
 
 def written_config(folder: GeneratorFolder, files: Mapping[str, Path], providers: Mapping[str, str]) -> dict[str, Any]:
@@ -183,11 +200,15 @@ def _named(entry: Mapping[str, Any], key: str, path: Path) -> dict[str, str]:
 
 
 def _check_files(folder: Path, entry: Mapping[str, Any], path: Path, where: str = "model") -> None:
-    """Check that every file that is named anywhere in the configuration is there."""
+    """Check that every file that is named anywhere in the configuration is there, and that nothing leads out."""
     for key, value in entry.items():
+        if key.lower() in OPTIONS:
+            continue  # cleaned, and no file of the model
         inner = value if isinstance(value, list) else [value]
         for one in inner:
             if isinstance(one, dict):
                 _check_files(folder, one, path, f"{where}.{key}")
         if key.endswith("filename") and isinstance(value, str) and value:
             file_in(folder, value, f"{path}: '{where}.{key}'")
+        elif key.endswith(_PATHS) and isinstance(value, str) and value:
+            inside(folder, folder / path_in(value, f"{path}: '{where}.{key}'"))

@@ -12,14 +12,16 @@ from dovetail.plugin import CompiledFolder
 from dovetail_tune.folders import TunableKind, TunedFolder
 
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part
+from dovetail_decoder.manifest import MANIFEST
 from dovetail_decoder.openvino_genai import IN_FLOAT32, check_parts, check_plan
+from dovetail_decoder.openvino_padding import why_one_text
 from dovetail_decoder.openvino_tokenizer import check_tokenizer
 from dovetail_decoder.raising import raise_unscored
 from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
 from dovetail_decoder.routing import requests_of_parts
 from dovetail_decoder.runtime_option import KEYWORD as RUNTIME_KEYWORD
 from dovetail_decoder.runtime_option import RUNTIMES
-from dovetail_decoder.saving import MANIFEST, check_output, check_source, size_of
+from dovetail_decoder.saving import check_output, check_source, size_of
 from dovetail_decoder.splitting import with_branches_apart
 
 if TYPE_CHECKING:
@@ -104,6 +106,8 @@ class GeneratorKind(TunableKind):
         if runtime is not None:
             for part in source.parts:
                 check_plan(part, parts[part.name])
+                if why := why_one_text(chain.ports[part.name]):
+                    compiled.note(f"LLMPipeline takes one text at a time, and refuses batches of several: {why}")
                 if not any(str(node.precision) == "bfloat16" for node in parts[part.name].plan.nodes):
                     compiled.note(IN_FLOAT32)
         if keep is not None:

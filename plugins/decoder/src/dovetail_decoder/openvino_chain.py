@@ -11,6 +11,7 @@ from dovetail.text import printable
 
 from dovetail_decoder.caches import PartPort, Ports
 from dovetail_decoder.folder import LOGITS, GeneratorFolder, Part, number_in, read_document
+from dovetail_decoder.foreign_files import inside
 from dovetail_decoder.openvino_genai import MODEL
 from dovetail_decoder.states import Chain, Feeds
 
@@ -31,6 +32,8 @@ def read_openvino_folder(folder: Path) -> GeneratorFolder:
         DovetailError: `config.json` is malformed.
     """
     path = folder / _CONFIG
+    for file in (MODEL, Path(MODEL).with_suffix(".bin")):
+        inside(folder, folder / file)
     document = read_document(path)
     text = document.get("text_config")
     text = {**document, **text} if isinstance(text, dict) else document

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from dovetail.plugin import EngineError
 from dovetail_runtime.converting import ConvertingEngine
 
 from dovetail_decoder.folder import LOGITS
+from dovetail_decoder.openvino_padding import IDS, MASK, POSITIONS, pad_at_end, why_one_text
 from dovetail_decoder.openvino_tokenizer import convert_tokenizer
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ IN_FLOAT32 = (
     'LLMPipeline(folder, "CPU", INFERENCE_PRECISION_HINT="f32") computes what the plan says'
 )
 """Note for plans whose products are in float32."""
-_INPUTS = ("input_ids", "attention_mask", "position_ids")
+_INPUTS = (IDS, MASK, POSITIONS)
 _ELSEWHERE = "leave --runtime out, for ONNX Runtime"
 
 
@@ -118,7 +118,7 @@ def write_decoder(
     engine: ConvertingEngine,
     made: Path,
 ) -> None:
-    """Write the model, the tokenizer and the configuration.
+    """Write the model and the tokenizer.
 
     Args:
         folder: The source.
@@ -135,10 +135,12 @@ def write_decoder(
     except EngineError as error:
         raise DovetailError(f"{engine.name} cannot convert the decoder: {error.message}", _ELSEWHERE) from error
     convert_tokenizer(folder.path, made)
+
+
+def write_settings(folder: GeneratorFolder, made: Path) -> None:
+    """Write the configuration of the model and of its generation, unless those of the source are there."""
     for name, document in (("config.json", _config(folder)), ("generation_config.json", _generation(folder))):
-        if (folder.path / name).is_file():
-            shutil.copyfile(folder.path / name, made / name)
-        else:
+        if not (made / name).is_file():
             (made / name).write_text(json.dumps(document, indent=2) + "\n")
 
 
@@ -151,15 +153,20 @@ def _make_stateful(model: ov.Model, folder: GeneratorFolder, ports: Ports) -> No
 
     inputs = {name: port for port in model.inputs for name in port.get_names()}
     outputs = {name: port for port in model.outputs for name in port.get_names()}
+    batch = 1 if why_one_text(ports) else -1
     shapes: dict[ov.Output, ov.PartialShape] = {}
     for port in ports.caches:
         heads, size = (_extent(port, axis, known) for axis, known in ((1, folder.kv_heads), (3, folder.head_size)))
-        shapes[inputs[port.name]] = ov.PartialShape([-1, heads, -1, size])
-    shapes |= {inputs[port.name]: ov.PartialShape([-1, -1]) for port in ports.inputs if port.role in _INPUTS}
+        shapes[inputs[port.name]] = ov.PartialShape([batch, heads, -1, size])
+    shapes |= {inputs[port.name]: ov.PartialShape([batch, -1]) for port in ports.inputs if port.role in _INPUTS}
     model.reshape(shapes)
     beam = opset13.parameter(ov.PartialShape([-1]), np.int32, name="beam_idx")
     beam.output(0).set_names({"beam_idx"})
-    model.add_parameters([beam])
+    added = [beam]
+    if all(port.role != MASK for port in ports.inputs):  # the pipeline gives one, whatever the model does with it
+        added.append(opset13.parameter(ov.PartialShape([batch, -1]), np.int64, name=MASK))
+        added[-1].output(0).set_names({MASK})
+    model.add_parameters(added)
     pairs = {}
     for port in ports.caches:
         cache, filled = inputs[port.name], ports.output(port.role)
@@ -176,6 +183,9 @@ def _make_stateful(model: ov.Model, folder: GeneratorFolder, ports: Ports) -> No
     assert logits is not None
     if logits.name != LOGITS:
         outputs[logits.name].set_names({LOGITS})
+    if any(port.by_position for port in ports.caches):
+        given = {port.role: inputs[port.name] for port in ports.inputs if port.role in _INPUTS}
+        pad_at_end(given, outputs[logits.name])
     model.validate_nodes_and_infer_types()
     manager = Manager()
     manager.register_pass(MakeStateful(pairs))

@@ -13,9 +13,10 @@ from pathlib import Path
 from dovetail.errors import DovetailError
 from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
 
+from dovetail_decoder.foreign_files import TOKENIZERS, copy_tokenizer
+
 _INSTALL = "pip install 'dovetail-decoder[openvino-genai]'"
 _PACKAGES = ("openvino", "openvino_tokenizers", "transformers")
-_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
 def check_tokenizer(folder: Path) -> None:
@@ -24,7 +25,7 @@ def check_tokenizer(folder: Path) -> None:
     Raises:
         DovetailError: There is none, or a package is missing.
     """
-    if not any((folder / name).is_file() for name in _FILES):
+    if not any((folder / name).is_file() for name in TOKENIZERS):
         raise DovetailError(
             f"{folder} has no tokenizer, which OpenVINO GenAI needs",
             "copy tokenizer.json and tokenizer_config.json from the source of the export",
@@ -43,8 +44,11 @@ def convert_tokenizer(folder: Path, output: Path) -> None:
         DovetailError: The tokenizer cannot be converted; the message is that of the converter.
     """
     with TemporaryFolder("tokenizer") as place:
+        source = place / "source"
+        source.mkdir()
+        copy_tokenizer(folder, source)
         with (place / "said").open("wb") as said:
-            words = [str(folder.resolve()), str(output.resolve())]
+            words = [str(source), str(output.resolve())]
             code = PythonProcess("dovetail_decoder.openvino_tokenizer", words, stdout=said, stderr=said).wait()
         lines = (place / "said").read_text(errors="replace").strip().splitlines()
     if code:
@@ -67,6 +71,7 @@ def main(folder: str, output: str) -> int:
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
         except Exception:  # a configuration that names no class of transformers
             tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+        tokenizer.padding_side = "left"  # generators go on from the last row
         made = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True)
         for model, name in zip(made, ("openvino_tokenizer.xml", "openvino_detokenizer.xml"), strict=True):
             openvino.save_model(model, Path(output) / name)

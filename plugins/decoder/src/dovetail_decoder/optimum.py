@@ -16,6 +16,7 @@ from dovetail_decoder.folder import (
     read_document,
     stops_in,
 )
+from dovetail_decoder.foreign_files import inside
 from dovetail_decoder.merged import is_merged
 
 CONFIG = "config.json"
@@ -34,7 +35,12 @@ def is_optimum_folder(folder: Path) -> bool:
     found = _stems(folder)
     if found.keys() & {_MERGED, _FIRST, _WITH_PAST}:
         return True
-    return _MODEL in found and _has_caches(folder / found[_MODEL])
+    if _MODEL not in found:
+        return False
+    try:
+        return _has_caches(inside(folder, folder / found[_MODEL]))
+    except DovetailError:  # it leads out of the folder, which is an error where it is read
+        return True
 
 
 def read_optimum_folder(folder: Path) -> GeneratorFolder:
@@ -69,6 +75,17 @@ def _first(config: Mapping[str, Any], path: Path, *keys: str) -> int | None:
     return next((found for key in keys if (found := number_in(config, key, path)) is not None), None)
 
 
+def _checked(folder: Path) -> dict[str, Path]:
+    """Return the models of the folder that are parts, by their names without suffix.
+
+    Raises:
+        DovetailError: One of them leads out of the folder.
+    """
+    found = _stems(folder)
+    names = (_MERGED, _FIRST, _WITH_PAST, _ENCODER, _MODEL)
+    return {name: inside(folder, folder / found[name]).relative_to(folder) for name in names if name in found}
+
+
 def _stems(folder: Path) -> dict[str, Path]:
     """Return the models of the folder by their names without suffix; the first folder that has one counts."""
     found: dict[str, Path] = {}
@@ -79,7 +96,7 @@ def _stems(folder: Path) -> dict[str, Path]:
 
 
 def _parts(folder: Path, encodes: bool) -> list[Part]:
-    files = _stems(folder)
+    files = _checked(folder)
     parts = []
     if _ENCODER in files:
         parts.append(Part("encoder", files[_ENCODER], "once", outputs=_ENCODED))
@@ -111,7 +128,7 @@ def _merged_apart(folder: Path) -> Path | None:
     """Return the merged decoder, if the two decoders that it is made of are beside it."""
     import onnx
 
-    files = _stems(folder)
+    files = _checked(folder)
     if not {_MERGED, _FIRST, _WITH_PAST} <= files.keys():
         return None
     if len({files[name].parent for name in (_MERGED, _FIRST, _WITH_PAST)}) > 1:

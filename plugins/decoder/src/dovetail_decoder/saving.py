@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin import TemporaryFolder
-from dovetail_onnx.files.reading import is_file_inside, move_inside, remove_folders_inside, remove_inside
+from dovetail_onnx.files.reading import move_inside
 from dovetail_onnx.files.resumable import resuming
 from dovetail_onnx.files.writing import created_folders, write_text
 
 from dovetail_decoder.float32_arithmetic import compute_in_float32, has_bfloat16
-from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, read_document
-from dovetail_decoder.genai_config import CONFIG, with_threads, written_config
+from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part
+from dovetail_decoder.foreign_files import copy_others
+from dovetail_decoder.genai_config import CONFIG, clean_document, with_threads, written_config
+from dovetail_decoder.manifest import FORMAT, MANIFEST, copy_result, manifest_of, record_of, remove_files
 from dovetail_decoder.merged import JOINED, joined
 from dovetail_decoder.shared_weights import share_weights, tensors_of
 
@@ -28,16 +27,11 @@ if TYPE_CHECKING:
 
     from dovetail_decoder.caches import Ports
 
-MANIFEST = "dovetail.json"
-"""Lists what belongs to the result, so that a later one can replace it."""
-
-FORMAT = 1
 _RESULT = "model.onnx"
 """The file name of a model for which its folder is an ordinary result, too."""
 
 _OF_RESULT = ("plan.yaml", "remarks.json", "result.json")
 _DATA = ".data"
-_LARGE = 64 << 20  # bytes; larger files are recognized by their size alone
 Progress = Callable[[str, int, int], None]
 
 
@@ -51,7 +45,7 @@ def check_output(folder: GeneratorFolder, target: Path) -> None:
         raise DovetailError(f"{target} is a file", "name a folder to write to")
     if target.exists() and target.samefile(folder.path):
         raise DovetailError(f"the result would replace its own source {target}", "name another folder")
-    _manifest_of(target)
+    manifest_of(target)
 
 
 def check_source(folder: Path) -> None:
@@ -60,7 +54,7 @@ def check_source(folder: Path) -> None:
     Raises:
         DovetailError: Its manifest has another format.
     """
-    _manifest_of(folder)
+    manifest_of(folder)
 
 
 def save_folder(
@@ -70,7 +64,7 @@ def save_folder(
     providers: Mapping[str, str],
     external: bool | None,
     progress: Progress | None,
-) -> None:
+) -> list[str]:
     """Write a complete result next to an earlier one, then move it into place; the configuration comes last.
 
     Args:
@@ -80,6 +74,9 @@ def save_folder(
         providers: See `written_config`.
         external: Store weights in separate files; by default as the source does.
         progress: See `CompiledModel.save`.
+
+    Returns:
+        Notes on files of the source that the result does not get.
 
     Raises:
         DovetailError: The folder cannot be written.
@@ -98,13 +95,14 @@ def save_folder(
             }
             if folder.merged is not None:
                 _join(folder, folder.merged, made)
-            _copy_others(folder, made, target)
+            notes = _copy_others(folder, made, target)
             if folder.document is not None:
                 document = written_config(folder, files, providers)
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
+    return notes
 
 
 def save_for_openvino(
@@ -113,7 +111,7 @@ def save_for_openvino(
     compiled: CompiledModel,
     target: Path,
     progress: Progress | None,
-) -> None:
+) -> list[str]:
     """Write the folder of a decoder that OpenVINO GenAI loads, as `save_folder` writes that of its source.
 
     Raises:
@@ -121,7 +119,13 @@ def save_for_openvino(
     """
     from dovetail.plugin import RegionModel, load_plugins
 
-    from dovetail_decoder.openvino_genai import check_parts, check_plan, converting_engine, write_decoder
+    from dovetail_decoder.openvino_genai import (
+        check_parts,
+        check_plan,
+        converting_engine,
+        write_decoder,
+        write_settings,
+    )
 
     check_output(folder, target)
     part = check_parts(folder, ports)
@@ -134,11 +138,13 @@ def save_for_openvino(
             compiled.save(saved, progress=progress)
             write_decoder(folder, ports[part.name], RegionModel(compiled.model, saved / _RESULT), engine, made)
             compiled.plan.save(made / "openvino_model.plan.yaml")
-            _copy_others(folder, made, target)
+            notes = _copy_others(folder, made, target)
             (made / CONFIG).unlink(missing_ok=True)  # of another program, with a file that is not there
+            write_settings(folder, made)
             _commit(made, target)
     except OSError as error:
         raise system_error(error, f"{target} cannot be written") from error
+    return notes
 
 
 def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: int = 0) -> None:
@@ -157,9 +163,10 @@ def copy_folder(source: GeneratorFolder, result: Path, target: Path, threads: in
     try:
         with created_folders(target), TemporaryFolder("generator", target) as staging:
             made = staging / "made"
-            shutil.copytree(result, made, ignore=shutil.ignore_patterns(MANIFEST))
-            if threads and source.document is not None and (made / CONFIG).is_file():
-                document = with_threads(source, read_document(made / CONFIG), threads)
+            copy_result(result, made)
+            if source.document is not None and (made / CONFIG).is_file():
+                document = clean_document(made / CONFIG)
+                document = with_threads(source, document, threads) if threads else document
                 write_text(made / CONFIG, json.dumps(document, indent=4, ensure_ascii=False) + "\n")
             _commit(made, target)
     except OSError as error:
@@ -248,21 +255,26 @@ def _is_external(file: Path) -> bool:
     return bool(_data_of(file))
 
 
-def _copy_others(folder: GeneratorFolder, made: Path, target: Path) -> None:
-    """Copy the files that belong to no model: the tokenizer, and other files that programs expect there."""
+def left_out(folder: GeneratorFolder) -> list[str]:
+    """Return notes on what of a folder its results do not get."""
+    return [*folder.notes, *_copy_others(folder, None, None)]
+
+
+def _copy_others(folder: GeneratorFolder, made: Path | None, output: Path | None) -> list[str]:
+    """Copy the files that belong to no model, such as the tokenizer; return notes on those that are left out."""
     sources = [folder.file_of(part) for part in folder.parts]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
-    models = {file.resolve() for file in sources}
-    data = {file.resolve() for model in sources for file in _data_of(model)}
-    written = _manifest_of(folder.path).get("files", {})
-    for file in sorted(folder.path.rglob("*")):
-        inner = file.relative_to(folder.path)
-        hidden = any(name.startswith(".") for name in inner.parts) or target.resolve() in file.resolve().parents
-        ours = inner.as_posix() in written or inner.name == MANIFEST
-        if not file.is_file() or hidden or ours or file.resolve() in models | data or (made / inner).exists():
-            continue
-        (made / inner).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, made / inner)
+    known = {file.resolve() for model in sources for file in (model, *_data_of(model))}
+    written = manifest_of(folder.path).get("files", {})
+    target = output.resolve() if output is not None else None
+
+    def belongs(inner: Path) -> bool:
+        file = (folder.path / inner).resolve()
+        ours = inner.as_posix() in written or target in file.parents
+        of_plan = folder.document is not None and inner == Path(CONFIG)
+        return not ours and not of_plan and file not in known
+
+    return copy_others(folder.path, made, belongs)
 
 
 def _data_of(model: Path) -> set[Path]:
@@ -279,56 +291,21 @@ def _data_of(model: Path) -> set[Path]:
 
 def _commit(made: Path, target: Path) -> None:
     """Move a complete result into its folder: data first, then models, and what names them last."""
-    old = _manifest_of(target).get("files", {})
+    old = manifest_of(target).get("files", {})
     files = sorted((file for file in made.rglob("*") if file.is_file()), key=_turn)
-    names = {file.relative_to(made).as_posix(): _record(file) for file in files}
+    names = {file.relative_to(made).as_posix(): record_of(file) for file in files}
     for name in names:
         if (target / name).is_dir():
             raise DovetailError(f"{target / name} is a folder", "remove it, or name another folder to write to")
     write_text(made / MANIFEST, json.dumps({"format": FORMAT, "files": names}, indent=1) + "\n")
     for name in (*names, MANIFEST):
         move_inside(made, target, name)
-    _remove(target, {name: record for name, record in old.items() if name not in names})
+    remove_files(target, {name: record for name, record in old.items() if name not in names})
 
 
 def _turn(file: Path) -> tuple[int, str]:
     order = (file.suffix == _DATA, file.suffix == MODEL_SUFFIX, file.name != CONFIG)
     return order.index(True) if True in order else len(order), str(file)
-
-
-def _remove(target: Path, files: Mapping[str, Any]) -> None:
-    """Remove files of an earlier result, unless somebody changed them."""
-    for name, record in files.items():
-        with contextlib.suppress(OSError):  # somebody else removed it, or a link leads elsewhere
-            if ".." not in Path(name).parts and is_file_inside(target, name) and _record(target / name) == record:
-                remove_inside(target, name)
-                remove_folders_inside(target, name)
-
-
-def _record(file: Path) -> dict[str, Any]:
-    size = file.stat().st_size
-    if size > _LARGE:
-        return {"size": size}
-    return {"size": size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-
-
-def _manifest_of(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
-    if not path.is_file():
-        return {}
-    found = read_document(path)
-    files = found.get("files")
-    if (
-        found.get("format") != FORMAT
-        or not isinstance(files, dict)
-        or not all(isinstance(one, dict) for one in files.values())
-    ):
-        raise DovetailError(
-            f"{folder} was written by another version of Dovetail: {path.name} has format {found.get('format')!r}, "
-            f"this version writes {FORMAT}",
-            "name another folder, or use the version that wrote it",
-        )
-    return found
 
 
 def _move(file: Path, target: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.data_paths import DataPlaces
 
 from dovetail_decoder.folder import MODEL_SUFFIX, GeneratorFolder, Part, Phase
 from dovetail_decoder.merged import BRANCHES, JOINED, is_merged
@@ -50,7 +51,7 @@ def with_branches_apart(folder: GeneratorFolder) -> GeneratorFolder:
     if not is_merged(model):
         return folder
     place = TemporaryFolder("branches")
-    _provide_data(model, folder.file_of(part).parent, place.path)
+    _provide_data(model, folder.file_of(part), place.path)
     made = []
     for name, key in zip(JOINED, BRANCHES):
         file = place.path / f"{_STEMS[name]}{MODEL_SUFFIX}"
@@ -60,17 +61,22 @@ def with_branches_apart(folder: GeneratorFolder) -> GeneratorFolder:
     return replace(folder, parts=parts, merged=part.file, apart=place)
 
 
-def _provide_data(model: onnx.ModelProto, source: Path, place: Path) -> None:
+def _provide_data(model: onnx.ModelProto, path: Path, place: Path) -> None:
     """Let weights outside of a model be found from another folder: by links to them, or by copies of them."""
-    places = {e.value for tensor in tensors_of(model.graph) for e in tensor.external_data if e.key == "location"}
-    for name in places:
-        if Path(name).is_absolute() or ".." in Path(name).parts or not (source / name).is_file():
+    names = {e.value for tensor in tensors_of(model.graph) for e in tensor.external_data if e.key == "location"}
+    places = DataPlaces(path)
+    for name in names:
+        try:
+            source = places.file(name)
+        except (OSError, ValueError, RuntimeError):
+            source = None
+        if source is None or not source.is_file():
             continue  # reported when the part is opened
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(source / name, place / name)
+            os.link(source, place / name)
         except OSError:  # another file system, or one without links
-            shutil.copyfile(source / name, place / name)
+            shutil.copyfile(source, place / name)
 
 
 def branch_of(model: onnx.ModelProto, key: str) -> onnx.ModelProto:

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import TemporaryFolder
 from dovetail.text import printable
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import read_input
 from dovetail_runtime.data.sources import read_data
+
+from dovetail_decoder.foreign_files import copy_tokenizer, inside
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,6 +183,7 @@ def _encoder(folder: GeneratorFolder) -> Callable[[str], Sequence[int]]:
     file = folder.path / _TOKENIZER
     ids = "give token ids instead: .npy or .json"
     if file.is_file():
+        inside(folder.path, file)
         try:
             from tokenizers import Tokenizer
         except ImportError:
@@ -199,7 +203,10 @@ def _encoder(folder: GeneratorFolder) -> Callable[[str], Sequence[int]]:
 
 
 def _generators_encoder(folder: Path) -> Callable[[str], Sequence[int]] | None:
-    """Return the tokenizer of onnxruntime-genai, which loads the model for it; None if it is not installed."""
+    """Return the tokenizer of onnxruntime-genai; None if it is not installed.
+
+    It reads copies of the folder's texts, with a configuration that names no libraries, and never its models.
+    """
     from dovetail_onnx.native_runtime import onnx_runtime
 
     try:
@@ -207,14 +214,24 @@ def _generators_encoder(folder: Path) -> Callable[[str], Sequence[int]] | None:
         genai = importlib.import_module("onnxruntime_genai")
     except ImportError:
         return None
+    place = TemporaryFolder("tokenizer")
     try:
         genai.disable_telemetry_events()
-        tokenizer = genai.Tokenizer(genai.Model(str(folder)))
+        copy_tokenizer(folder, place.path)
+        tokenizer = genai.Tokenizer(str(place.path))
+    except TypeError:  # of an earlier version, which loads the model with its tokenizer
+        raise DovetailError(
+            f"{folder}: this version of onnxruntime-genai loads no tokenizer without its model",
+            "pip install -U onnxruntime-genai, or give token ids instead: .npy or .json",
+        ) from None
     except Exception as error:  # the library raises RuntimeError and its own
         raise DovetailError(
-            f"{folder}: onnxruntime-genai cannot read its tokenizer: {printable(error)}",
+            f"{folder}: onnxruntime-genai cannot read its tokenizer: "
+            f"{printable(str(error).replace(str(place.path), str(folder)))}",
             "give token ids instead: .npy or .json",
         ) from None
+    finally:
+        place.cleanup()
     return lambda text: list(map(int, tokenizer.encode(text)))
 
 

@@ -28,10 +28,11 @@ from dovetail_tune.statistics_of_pairs import MARGIN, ratio_of
 from dovetail_verify.accuracy.goals import Goals
 
 from dovetail_decoder.comparison import compared
+from dovetail_decoder.manifest import MANIFEST
 from dovetail_decoder.measure import measured, save_arrays
 from dovetail_decoder.reading import read_folder
 from dovetail_decoder.runtime_option import KEYWORD
-from dovetail_decoder.saving import MANIFEST
+from dovetail_decoder.saving import left_out
 from dovetail_decoder.timing import Times, ended, timed
 from dovetail_decoder.tokens import read_prompts
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator
@@ -271,6 +272,7 @@ def tune_folder(
         if not len(book):  # of another model or other prompts
             (place / "calibrate.npz").unlink(missing_ok=True)
         tuner = GeneratorTuner(source, prompts, found, streams, place, book, deadline, progress)
+        tuner.notes += left_out(source)
         trials = tuner.run(specs, tuple(threads) or (0,))
         return TunedGenerator(source, trials, tuner.notes, streams, stack.pop_all())
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 _NO_TELEMETRY = "ORT_DISABLE_TELEMETRY"
+_CONFIG_OF_MODEL = "ORT_LOAD_CONFIG_FROM_MODEL"
 _CUDA = "CUDAExecutionProvider"
 _PROVIDER_OPTIONS: Mapping[str, Mapping[str, str]] = MappingProxyType({_CUDA: {"use_tf32": "0"}})
 
@@ -30,12 +31,13 @@ def disable_telemetry() -> None:
 
 
 def onnx_runtime() -> Any:
-    """Return the module `onnxruntime`.
+    """Return the module `onnxruntime`, whose sessions take their options from their caller and never from a model.
 
     Raises:
         ImportError: It is not installed.
     """
     disable_telemetry()
+    os.environ.pop(_CONFIG_OF_MODEL, None)  # it lets models set options of their sessions: `ort_config`
     return importlib.import_module("onnxruntime")
 
 

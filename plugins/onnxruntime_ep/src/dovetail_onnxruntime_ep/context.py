@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
+from dovetail.text import printable
 from dovetail_runtime import engine_source
 
 if TYPE_CHECKING:
@@ -18,6 +20,20 @@ if TYPE_CHECKING:
 _MODEL = "net.onnx"
 _BINARY = "ep_cache_context"
 """The attribute of `EPContext` that names the file of the program."""
+
+_ATTRIBUTES = frozenset(
+    {
+        _BINARY,
+        "main_context",
+        "ep_sdk_version",
+        "hardware_architecture",
+        "partition_name",
+        "source",
+        "max_size",
+        "notes",
+    }
+)
+"""Attributes of `EPContext` that a provider gets from a result."""
 
 _DOMAIN = "com.microsoft"
 
@@ -112,8 +128,15 @@ def compiled_context(region: RegionModel, title: str) -> tuple[str | bytes, dict
     if len(model.graph.node) != 1 or len(names) != 1:
         name = model.graph.node[0].name if model.graph.node else ""
         raise EngineError(f"{title}: '{name}' is no context of ONNX Runtime", "compile for this backend", name)
-    binary = names[0].s.decode().rpartition("/")[2]
-    if not (region.artifact / binary).is_file():
-        raise EngineError(f"{title}: the artifact has no file {binary}", "compile again", nodes[0].name)
-    names[0].s = binary.encode()
+    (node,), (held,) = nodes, names
+    binary = re.split(r"[\\/]", held.s.decode(errors="replace"))[-1]
+    file = region.artifact / binary
+    if binary in ("", ".", "..") or file.is_symlink() or not file.is_file():
+        raise EngineError(f"{title}: the artifact has no file {printable(binary)}", "compile again", node.name)
+    held.s = binary.encode()
+    # Others name files (`onnx_model_filename`), or hold the program itself (`embed_mode`).
+    kept = [each for each in node.attribute if each.name in _ATTRIBUTES]
+    kept = [type(each).FromString(each.SerializeToString()) for each in kept]
+    del node.attribute[:]
+    node.attribute.extend([*kept, onnx.helper.make_attribute("embed_mode", 0)])
     return model.SerializeToString(), {"ep.context_file_path": str(region.artifact / "loaded.onnx")}

@@ -32,6 +32,7 @@ from dovetail.plugin.loading import (
 )
 from dovetail_schemas import FileBackend
 
+from dovetail_runtime.foreign_programs import refuse_programs
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.nested_graphs import calls
 
@@ -127,6 +128,7 @@ class GuardedEngine:
             if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
             region = replace(region, artifact=None)
+        refuse_programs(region, self.label)
         region = self.in_its_opset(region)
         try:
             with foreign_output(self.label):

@@ -23,6 +23,7 @@ from dovetail_onnx.external import lies_beside
 from dovetail_runtime.direct_run import DirectRun, direct_run
 from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs, without_defaults
+from dovetail_runtime.foreign_programs import artifact_folder
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
@@ -280,7 +281,9 @@ class RegionExecutor(dovetail.plugin.Executor):
         wanted = any(engine.loads_artifacts for engine in engines)
         name = next(filter(None, map(artifact_of, region.nodes)), "")
         made = self._region_model(region, inlined=not wanted)
-        return replace(made, artifact=self._artifacts.of(name)) if name and self._artifacts is not None else made
+        if not name or self._artifacts is None:
+            return made
+        return replace(made, artifact=artifact_folder(self._artifacts, name))
 
     def _region_model(self, region: Region, inlined: bool) -> RegionModel:
         """Extract a region as a model; use a file if its weights do not fit in memory or are in files already."""

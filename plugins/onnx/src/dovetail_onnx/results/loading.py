@@ -104,7 +104,7 @@ def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:
     if found is None or not any(name.startswith(start) for name in found.manifest.files):
         return None
     altered = [name.removeprefix(start) for name in found.altered if name.startswith(start)]
-    names = [name.removeprefix(start) for name in found.manifest.files if name.startswith(start)]
+    names = {name.removeprefix(start) for name in found.manifest.files if name.startswith(start)}
     return ArtifactFolder(found.folder / ARTIFACTS, altered, names)
 
 
