@@ -14,6 +14,7 @@ from dovetail.api import (
 from dovetail.plugin.compiled import CompiledModel as CompiledModel
 from dovetail.errors import (
     DovetailError as DovetailError,
+    DovetailWarning as DovetailWarning,
     GoalError as GoalError,
     ResultError as ResultError,
     UsageError as UsageError,

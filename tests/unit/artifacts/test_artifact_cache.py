@@ -222,7 +222,8 @@ def test_damage_costs_a_compilation(cache, compiled, damage):
     elif damage == "cut":
         program.write_bytes(program.read_bytes()[:-1])
     elif damage == "facts":
-        about.write_text(json.dumps({"about": "", "facts": {"artifact": {"files": ["../../x"]}, "files": []}}))
+        told = json.loads(about.read_text())
+        about.write_text(json.dumps({**told, "facts": {"artifact": {"files": ["../../x"]}, "files": []}}))
     else:
         shutil.rmtree(program.parent)
     assert compiled()[1]

@@ -14,7 +14,8 @@ from dovetail_adapters.result_key import file_state, is_unchanged, settled_state
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
 
-_FILES, _START = "files", "start"  # facts of an entry: the files that it follows from, and how it starts
+_FILES = "files"  # fact of an entry: the files that it follows from
+_START = "start"  # part of an entry: how it starts
 _MODEL = "model.onnx"
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, DovetailError)
 
@@ -44,16 +45,20 @@ class ResultCache:
 
     def start(self, key: str) -> tuple[Path, dict[str, Any]] | None:
         """Return the folder and the facts that `store_start` kept with a result; None if there is nothing valid."""
-        found = self._valid(key)
-        start = found[1].get(_START) if found is not None else None
-        try:
-            if found is None or start is None or not all(map(is_unchanged, start["files"])):
-                return None
-            folder = found[0].parent / start["folder"]
-            whole = all(settled_state(folder / name)[1:] == state for name, state in start["own"].items())
-            return (folder, dict(start)) if whole else None
-        except _DAMAGE:
+        self._valid(key)
+        found = self._cache.find(key, _START)
+        if found is None:
             return None
+        folder, start = found
+        try:
+            is_valid = all(map(is_unchanged, start[_FILES])) and all(
+                settled_state(folder / name)[1:] == state for name, state in start["own"].items()
+            )
+        except _DAMAGE:
+            is_valid = False
+        if not is_valid:
+            self._cache.drop(key, _START)
+        return (folder, start) if is_valid else None
 
     def store_start(
         self, key: str, about: str, files: list[Path], write: Callable[[Path], Mapping[str, Any] | None]
@@ -73,11 +78,11 @@ class ResultCache:
                 return None
             own = (path for path in sorted(folder.rglob("*")) if path.is_file())
             return {
-                **facts, "files": [settled_state(path) for path in files],
+                **facts, _FILES: [settled_state(path) for path in files],
                 "own": {path.relative_to(folder).as_posix(): settled_state(path)[1:] for path in own},
             }  # fmt: skip
 
-        self._cache.add_folder(key, about, _START, written)
+        self._cache.store(key, about, written, _START)
 
     def result_files(self, key: str) -> list[Path]:
         """Return the files of a result, its model first; none if it is gone."""
@@ -115,12 +120,9 @@ class ResultCache:
         _, facts = found
         try:
             states = facts.get(_FILES, [])
-            before = [len(state) for state in states]
             if not all(map(is_unchanged, states)):
                 raise ValueError("a file has changed")
         except _DAMAGE:
             self._cache.drop(key)
             return None
-        if before != [len(state) for state in states]:  # they have settled
-            self._cache.add_facts(key, "", {_FILES: states})
         return found
