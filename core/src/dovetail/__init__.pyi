@@ -15,6 +15,7 @@ from dovetail.plugin.compiled import CompiledModel as CompiledModel
 from dovetail.errors import (
     DovetailError as DovetailError,
     DovetailWarning as DovetailWarning,
+    EngineWarning as EngineWarning,
     GoalError as GoalError,
     ResultError as ResultError,
     UsageError as UsageError,

@@ -85,7 +85,9 @@ def test_parents_that_others_may_write_to_are_refused(opened, tmp_path, mode, is
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(mode)
     if mode == 0o770:
-        os.chown(tmp_path / "shared", -1, 12345) if os.getuid() == 0 else pytest.skip("only root can give it to a group")
+        os.chown(tmp_path / "shared", -1, 12345) if os.getuid() == 0 else pytest.skip(
+            "only root can give it to a group"
+        )
     assert (opened(tmp_path / "shared" / "cache") is not None) == is_fine
     assert bool(recwarn.list) != is_fine
 

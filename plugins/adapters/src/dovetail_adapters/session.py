@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from dovetail.errors import DovetailError
 from dovetail_onnx import onnx_runtime
 
@@ -163,6 +164,7 @@ class InferenceSession:
         """
         native = self._native  # another one, once what is compiled in the background is there
         if native is not None:
+            input_feed = _in_native_order(input_feed)
             if self._is_last:
                 return native.run(output_names, input_feed, run_options)
             try:
@@ -190,7 +192,7 @@ class InferenceSession:
         """
         native = self._native
         if native is not None and self._is_last:
-            native.run_async(output_names, input_feed, callback, user_data, run_options)
+            native.run_async(output_names, _in_native_order(input_feed), callback, user_data, run_options)
             return
 
         def work() -> None:
@@ -329,6 +331,16 @@ class InferenceSession:
             if name not in self._outputs:
                 raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
         return names or self._outputs
+
+
+def _in_native_order(feed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Convert arrays of another byte order, which ONNX Runtime reads as if they were of this one."""
+    foreign = [name for name, value in feed.items() if isinstance(value, np.ndarray) and not value.dtype.isnative]
+    return (
+        {**feed, **{name: feed[name].astype(feed[name].dtype.newbyteorder("=")) for name in foreign}}
+        if foreign
+        else feed
+    )
 
 
 def _is_ort_value(value: object) -> bool:

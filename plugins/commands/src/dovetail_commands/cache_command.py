@@ -8,7 +8,6 @@ import time
 from dovetail.cli import PlainCommand, print_json, say
 from dovetail.text import pluralize
 
-
 _MOST_NAMES = 5  # shown of a folder's other content
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineWarning
 from dovetail.ir import name_of
 from dovetail.planning import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel, TemporaryFolder
@@ -111,6 +112,7 @@ class RegionRunner:
         self._engine, self._session = self._load_first()
         self._stand_in: _Other | None = None
         self._files: TemporaryFolder | None = None  # of what is loaded again
+        self._said: set[str] = set()  # why another engine computed
         self.engine = self._engine.name
 
     @property
@@ -294,6 +296,11 @@ class RegionRunner:
             known = True
         if known:
             self._note(f"{self.described} runs on {engine.name}: {error.message}")
+        if error.message not in self._said and len(self._said) < _MOST_REFUSALS:
+            self._said.add(error.message)
+            way = error.hint or f"pin these nodes to '{HOST}', or change these inputs, if results have to be the same"
+            text = f"{self.described} runs on {engine.name} instead of {self._engine.name}: {error.message}; {way}"
+            warnings.warn(text, EngineWarning, stacklevel=2)
 
     @property
     def described(self) -> str:
