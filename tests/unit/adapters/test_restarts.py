@@ -198,6 +198,7 @@ def change(*path, to):
         lambda cache: cut(cache, ".xml"),
         remove,
         change("files", to=3),
+        change("files", to={"nothing": [1, 2, 3]}),
         change("own", to=3),
         change("kept", to={}),
         change("facts", to=[]),

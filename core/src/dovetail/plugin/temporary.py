@@ -160,6 +160,13 @@ class TemporaryFolder:
         self._finalizer()
 
 
+def is_temporary(path: str) -> bool:
+    """Check whether a path is in a temporary folder of this user's processes, or of this process."""
+    folder = _ProcessFolder.current
+    own = (user_folder(), folder.path if folder is not None else None)
+    return any(place is not None and path.startswith(f"{place}{os.sep}") for place in own)
+
+
 def anonymous_file() -> IO[bytes]:
     """Return a temporary file without a name, for reading and writing, which is gone once it is closed."""
     return tempfile.TemporaryFile(dir=_process_folder())

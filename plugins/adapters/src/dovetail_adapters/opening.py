@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
+from dovetail.files import Reading, recorded
 from dovetail.planning import HOST
 from dovetail_onnx import new_session, onnx_runtime
 from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_adapters.model_facts import SessionFacts
+from dovetail_adapters.read_files import ReadFiles, Unsettled
 from dovetail_adapters.result_cache import ResultCache
 from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
@@ -72,6 +74,7 @@ class Opening:
         self._model, self._backend, self._providers = model, backend, providers or ()
         self._given, self._options = plugins, dict(options)
         self._cache = ResultCache.of_user() if cache else None
+        self._reading = Reading()
         given = [*(["backend"] if backend else []), *options]
         if self.saved is not None and given:
             raise UsageError(
@@ -112,23 +115,35 @@ class Opening:
             DovetailError: The model or the request is at fault.
         """
         from dovetail import api
-        from dovetail_onnx.skeleton import data_files
 
         plugins = self._plugins
         if self.saved is not None:
-            return api.load(self.saved, plugins)
+            with recorded() as self._reading:
+                return api.load(self.saved, plugins)
         backends = self._backend or backends_of(self._providers, plugins)
         if self._cache is None or self._key is None:
             return compile(self._model, backends, plugins=plugins, **self._options)
         kept = self._cache.load(self._key.digest, plugins)
         if kept is not None:
             return kept
-        opened = api.open(self._model, plugins)
-        compiled = compile(opened, backends, plugins=plugins, **self._options)
+        with recorded() as self._reading:
+            opened = api.open(self._model, plugins)
+            compiled = compile(opened, backends, plugins=plugins, **self._options)
         names = backends if isinstance(backends, str) else ", ".join(backends)
         about = f"{opened.path or 'a model in memory'} for {names}"
-        self._cache.store(self._key.digest, compiled, about, [*self._key.files, *data_files(opened)])
+        if self._keep_read(about):
+            self._cache.store(self._key.digest, compiled, about)
         return compiled
+
+    def _keep_read(self, about: str) -> bool:
+        """Keep what a result was made of; return whether it is known."""
+        assert self._cache is not None and self._key is not None, "nothing is kept without them"
+        try:
+            read = ReadFiles.of(self._reading, self._key.files, self._key.packages)
+        except Unsettled:
+            return False
+        self._cache.store_read(self._key.digest, about, read)
+        return True
 
     def keep(self, compiled: CompiledModel, facts: SessionFacts) -> None:
         """Keep how the next program makes the sessions that run a result, if their engines can.
@@ -147,6 +162,8 @@ class Opening:
         if self.saved is not None:
             # A writer leaves its files in the folder until all are there, which changes the time of the folder.
             files = [self.saved / _MODEL, self.saved, *data_files(compiled.model)]
+            if not self._keep_read(str(self.saved)):
+                return
         else:
             files = self._cache.result_files(self._key.digest)
         if not files:  # not kept, such as for lack of space
