@@ -1,10 +1,9 @@
 """What a result was made of: the files, folders and remote objects that were read, each with a digest of its content.
 
-A file that is as it was needs no reading again: size, times, inode and device are kept beside its digest. Programs set
-back the time of a file, but not the time of that change, unless the file system has none. So states count on file systems
-that keep it; only if they are two seconds old when the content is hashed, because times are coarse; and only together
-with a sample of the content, because images of file systems may be made with equal times and inodes. Otherwise, and for
-small files, the content is hashed.
+A large file that is as it was is not read again: size, times, inode and device are kept next to its digest. Programs can
+set back the time of a file, but not the time of that change, unless the file system does not keep it. So a state counts
+on file systems that keep it; only if it was two seconds old when the content was hashed, because times are coarse; and
+only together with a sample of the content, because images of file systems may be made with equal times and inodes.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ _SETTLED = 2_000_000_000  # nanoseconds
 _SMALL = 1 << 16  # bytes, which are hashed as fast as they are sampled
 _SAMPLES, _SAMPLE = 16, 1 << 12  # their number, and the bytes of each
 _KEEP_CHANGES = frozenset({
-    "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "bcachefs", "tmpfs", "overlay", "nfs", "nfs4", "ceph", "lustre",
-    "gpfs", "virtiofs",
+    "bcachefs", "btrfs", "ceph", "ext2", "ext3", "ext4", "f2fs", "gpfs", "lustre", "nfs", "nfs4", "overlay", "tmpfs",
+    "virtiofs", "xfs", "zfs",
 })  # fmt: skip
 """File systems that set the time of a change themselves."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -82,9 +81,8 @@ class ReadFiles(NamedTuple):
             raise Unsettled(reading.doubt)
         states = {os.path.abspath(path): file_state(path) for path in further} | reading.files
         known = tuple(f"{folder}{os.sep}" for folder in source_folders(tuple(packages)))
-        counting = {
-            path for path in (*states, *reading.folders) if not path.startswith(known) and not is_temporary(path)
-        }
+        paths = (path for path in (*states, *reading.folders) if not path.startswith(known))
+        counting = {path for path in paths if not is_temporary(path)}
         files = []
         for path in sorted(counting & states.keys()):
             found, state = _hashed(path)
@@ -102,7 +100,7 @@ class ReadFiles(NamedTuple):
             ValueError, TypeError, KeyError: It is damaged.
         """
         files = (
-            ReadFile(path, digest, state and FileState(*state), sample) for path, digest, state, sample in told["files"]
+            ReadFile(path, digest, known and FileState(*known), part) for path, digest, known, part in told["files"]
         )
         folders, objects = (tuple((str(one), str(other)) for one, other in told[key]) for key in ("folders", "objects"))
         return cls(tuple(files), folders, objects)
@@ -129,9 +127,8 @@ def _is_as_it_was(one: ReadFile) -> bool:
     if one.state is None:
         return False
     with open(one.path, "rb") as file:
-        return (
-            FileState.of(os.fstat(file.fileno())) == one.state and _sampled(file.fileno(), one.state.size) == one.sample
-        )
+        state = FileState.of(os.fstat(file.fileno()))
+        return state == one.state and _sampled(file.fileno(), state.size) == one.sample
 
 
 def _again(one: ReadFile) -> ReadFile:
@@ -210,4 +207,4 @@ def _mounts() -> tuple[tuple[str, str], ...]:
         for words in lines
         if "-" in words
     ]
-    return tuple(sorted(reversed(found), key=lambda one: -len(one[0])))
+    return tuple(sorted(found, key=lambda one: len(one[0]))[::-1])
