@@ -46,7 +46,10 @@ def content(folder):
         for name in (*folders, *files):
             path = os.path.join(root, name)
             mode = os.lstat(path).st_mode
-            what = os.readlink(path) if stat.S_ISLNK(mode) else open(path).read() if stat.S_ISREG(mode) else None
+            what = os.readlink(path) if stat.S_ISLNK(mode) else None
+            if stat.S_ISREG(mode):
+                with open(path) as file:
+                    what = file.read()
             found[os.path.relpath(path, folder)] = mode, what
     return found
 
@@ -195,15 +198,17 @@ def test_parts_go_with_their_entry(opened, tmp_path):
 
 names = st.one_of(
     st.sampled_from([
-        *KEYS, f"{KEYS[0]}-start", f"unfinished-{KEYS[0]}-{'0' * 16}", "about.json", "files", ".git", ".ssh", "start-x1",
-        "tmpabcdefgh", ".tmpabcdefgh", f".dovetail-{'0' * 16}", f".dovetail-unfinished-{'0' * 32}", "f" * 64,
+        *KEYS, f"{KEYS[0]}-start", f"unfinished-{KEYS[0]}-{'0' * 16}", "about.json", "files", ".git", ".ssh",
+        "start-x1", "tmpabcdefgh", ".tmpabcdefgh", f".dovetail-{'0' * 16}", f".dovetail-unfinished-{'0' * 32}", "f" * 64,
     ]),
     st.text(string.ascii_letters + string.digits + ".-_ ", min_size=1, max_size=70).filter(lambda s: s.strip(".")),
 )  # fmt: skip
 kinds = st.sampled_from(["file", "folder", "full folder", "link", "link to a file", "entry", "copy"])
 places = st.sampled_from(["", KEYS[0], f"{KEYS[0]}/files", f"{KEYS[1]}/files/inner"])
 steps = st.lists(
-    st.sampled_from(["put 0", "put 1", "put 2", "start 0", "find 0", "find 1", "drop 0", "drop 1", "clear", "damage", "full"]),
+    st.sampled_from([
+        "put 0", "put 1", "put 2", "start 0", "find 0", "find 1", "drop 0", "drop 1", "clear", "damage", "full",
+    ]),
     max_size=8,
 )  # fmt: skip
 

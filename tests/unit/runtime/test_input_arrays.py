@@ -10,7 +10,8 @@ import pytest
 
 HEAD = '<ir_version: 10, opset_import: ["": 21]>'
 TYPES = {"float": np.float32, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "int64": np.int64, "int8": np.int8}
-NET = "g ({type}[N, 8] x) => (float[N, 8] y) <float[8] w = {{1, 2, 3, 4, 5, 6, 7, 8}}> {{ c = Cast<to = 1>(x) m = Mul(c, w) y = Sigmoid(m) }}"
+NET = """g ({type}[N, 8] x) => (float[N, 8] y) <float[8] w = {{1, 2, 3, 4, 5, 6, 7, 8}}> {{
+    c = Cast<to = 1>(x) m = Mul(c, w) y = Sigmoid(m) }}"""
 
 
 def memory_map(array, folder):

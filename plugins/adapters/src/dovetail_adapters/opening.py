@@ -74,7 +74,7 @@ class Opening:
         self._model, self._backend, self._providers = model, backend, providers or ()
         self._given, self._options = plugins, dict(options)
         self._cache = ResultCache.of_user() if cache else None
-        self._reading = Reading()
+        self._reading, self._made_of = Reading(), ""
         given = [*(["backend"] if backend else []), *options]
         if self.saved is not None and given:
             raise UsageError(
@@ -125,25 +125,26 @@ class Opening:
             return compile(self._model, backends, plugins=plugins, **self._options)
         kept = self._cache.load(self._key.digest, plugins)
         if kept is not None:
-            return kept
+            self._made_of = kept.made_of
+            return kept.compiled
         with recorded() as self._reading:
             opened = api.open(self._model, plugins)
             compiled = compile(opened, backends, plugins=plugins, **self._options)
         names = backends if isinstance(backends, str) else ", ".join(backends)
         about = f"{opened.path or 'a model in memory'} for {names}"
-        if self._keep_read(about):
-            self._cache.store(self._key.digest, compiled, about)
+        self._made_of = self._keep_read(about)
+        if self._made_of:
+            self._cache.store(self._key.digest, compiled, about, self._made_of)
         return compiled
 
-    def _keep_read(self, about: str) -> bool:
-        """Keep what a result was made of; return whether it is known."""
+    def _keep_read(self, about: str) -> str:
+        """Keep what a result was made of, and return a digest of it; empty if that is not known for sure."""
         assert self._cache is not None and self._key is not None, "nothing is kept without them"
         try:
             read = ReadFiles.of(self._reading, self._key.files, self._key.packages)
         except Unsettled:
-            return False
-        self._cache.store_read(self._key.digest, about, read)
-        return True
+            return ""
+        return self._cache.store_read(self._key.digest, about, read)
 
     def keep(self, compiled: CompiledModel, facts: SessionFacts) -> None:
         """Keep how the next program makes the sessions that run a result, if their engines can.
@@ -162,11 +163,10 @@ class Opening:
         if self.saved is not None:
             # A writer leaves its files in the folder until all are there, which changes the time of the folder.
             files = [self.saved / _MODEL, self.saved, *data_files(compiled.model)]
-            if not self._keep_read(str(self.saved)):
-                return
+            self._made_of = self._keep_read(str(self.saved))
         else:
             files = self._cache.result_files(self._key.digest)
-        if not files:  # not kept, such as for lack of space
+        if not files or not self._made_of:  # not kept, such as for lack of space
             return
         return_freed_memory()  # of compiling, so that writing does not add to it
 
@@ -174,7 +174,7 @@ class Opening:
             kept = keep_sessions(compiled, files[0].absolute(), folder)
             return None if kept is None else {"kept": kept, "facts": facts.as_dict()}
 
-        self._cache.store_start(self._key.digest, str(self.saved or ""), files, write)
+        self._cache.store_start(self._key.digest, str(self.saved or ""), self._made_of, files, write)
 
     @cached_property
     def _plugins(self) -> PluginSet:

@@ -1,14 +1,15 @@
 """What a result was made of: the files, folders and remote objects that were read, each with a digest of its content.
 
-A large file that is as it was is not read again: size, times, inode and device are kept next to its digest. Programs can
-set back the time of a file, but not the time of that change, unless the file system does not keep it. So a state counts
-on file systems that keep it; only if it was two seconds old when the content was hashed, because times are coarse; and
-only together with a sample of the content, because images of file systems may be made with equal times and inodes.
+A large file that is as it was is not read again: size, times, inode and device are kept next to its digest. Programs
+can set back the time of a file, but not the time of that change, unless the file system does not keep it. So a state
+counts on file systems that keep it; only if it was two seconds old when the content was hashed, because times are
+coarse; and only together with a sample of the content, because images of file systems may have equal times and inodes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import time
@@ -109,6 +110,12 @@ class ReadFiles(NamedTuple):
         """Return plain data."""
         return self._asdict()
 
+    @property
+    def digest(self) -> str:
+        """A digest of the content of all of it, whatever the states of files are."""
+        told = [[(one.path, one.digest) for one in self.files], self.folders, self.objects]
+        return hashlib.sha256(json.dumps(told).encode("utf-8", "surrogateescape")).hexdigest()
+
     def now(self) -> ReadFiles | None:
         """Return the same with the present states; None if any content is another one, or cannot be read."""
         try:
@@ -169,7 +176,7 @@ def _hashed(path: str) -> tuple[ReadFile, FileState | None]:
 def _sampled(descriptor: int, size: int) -> str:
     digest = hashlib.sha256()
     for number in range(_SAMPLES):
-        digest.update(os.pread(descriptor, _SAMPLE, (size - _SAMPLE) * number // (_SAMPLES - 1)))
+        digest.update(os.pread(descriptor, _SAMPLE, max(0, size - _SAMPLE) * number // (_SAMPLES - 1)))
     return digest.hexdigest()
 
 

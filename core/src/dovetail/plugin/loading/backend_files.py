@@ -135,7 +135,7 @@ def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
 def _name(format_: BackendFormat, file: Source) -> str:
     """Return the name of the backend in a file; an error of the format becomes one that names both."""
     try:
-        return format_.name(file)
+        return format_.name(seen(file))
     except DovetailError:
         raise
     except Exception as error:

@@ -256,7 +256,8 @@ class FolderCache:
                 size = record.bytes + (folder / _ABOUT).lstat().st_size
                 key, used = name[:_DIGITS], folder.lstat().st_mtime
                 one = found.get(key, CacheEntry(key, folder, record.about, 0, used))
-                found[key] = replace(one, bytes=one.bytes + size, used=max(one.used, used))
+                about = one.about or record.about
+                found[key] = replace(one, about=about, bytes=one.bytes + size, used=max(one.used, used))
         return sorted(found.values(), key=lambda one: one.used)
 
     def clear(self) -> None:
