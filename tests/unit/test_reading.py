@@ -1,7 +1,7 @@
 """Input files are read through `dovetail.files`, so that caches know what a result was made of.
 
-A call that opens, reads or lists files names them by `seen(...)` or `entries(...)`, or its module is listed here with the
-reason: it reads what the program itself wrote, what is installed, or what no session's result follows from.
+A call that opens, reads or lists files names them by `seen(...)` or `entries(...)`, or its module is listed here with
+the reason: it reads what the program itself wrote, what is installed, or what no session's result follows from.
 """
 
 import ast

@@ -98,9 +98,10 @@ def seen(path: _Named) -> _Named:
     A file that is not there is noted as well: a result may follow from that.
     """
     if _readings and isinstance(path, (str, os.PathLike)):
+        place = os.path.abspath(str(path))
         with _lock:
             for reading in _readings:
-                reading._note(os.path.abspath(os.fspath(path)))
+                reading._note(place)
     return path
 
 

@@ -171,18 +171,19 @@ def test_a_killed_writer_leaves_nothing_for_long(opened, tmp_path):
 
     def write(folder):
         (folder / "half").write_text("x")
-        shutil.copytree(folder.parent, tmp_path / "seen")
-        raise KeyboardInterrupt  # as late as a signal
+        shutil.copytree(folder.parent, tmp_path / "killed" / folder.parent.name)
+        raise KeyboardInterrupt  # at any time, as a signal
 
     with pytest.raises(KeyboardInterrupt):
         cache.store(KEYS[0], "", write)
     assert os.listdir(cache.folder) == ["CACHEDIR.TAG"]
-    killed = f"unfinished-{KEYS[0]}-{'0' * 16}"
-    shutil.copytree(tmp_path / "seen", cache.folder / killed)
-    shutil.copytree(tmp_path / "seen", cache.folder / "unfinished-copy")
-    assert cache.others() == ["unfinished-copy"]
+    (left,) = (tmp_path / "killed").iterdir()
+    shutil.copytree(left, cache.folder / left.name)
+    copy = f"unfinished-{KEYS[0]}-{'0' * 16}"  # of somebody who looks into it
+    shutil.copytree(left, cache.folder / copy)
+    assert cache.others() == [copy]
     put(cache, KEYS[1])
-    assert sorted(os.listdir(cache.folder)) == [KEYS[1], "CACHEDIR.TAG", "unfinished-copy"]
+    assert sorted(os.listdir(cache.folder)) == sorted([KEYS[1], "CACHEDIR.TAG", copy])
 
 
 def test_parts_go_with_their_entry(opened, tmp_path):
@@ -199,7 +200,8 @@ def test_parts_go_with_their_entry(opened, tmp_path):
 names = st.one_of(
     st.sampled_from([
         *KEYS, f"{KEYS[0]}-start", f"unfinished-{KEYS[0]}-{'0' * 16}", "about.json", "files", ".git", ".ssh",
-        "start-x1", "tmpabcdefgh", ".tmpabcdefgh", f".dovetail-{'0' * 16}", f".dovetail-unfinished-{'0' * 32}", "f" * 64,
+        "start-x1", "tmpabcdefgh", ".tmpabcdefgh", f".dovetail-{'0' * 16}", f".dovetail-unfinished-{'0' * 32}",
+        "f" * 64,
     ]),
     st.text(string.ascii_letters + string.digits + ".-_ ", min_size=1, max_size=70).filter(lambda s: s.strip(".")),
 )  # fmt: skip

@@ -34,7 +34,7 @@ _LARGEST = 4 << 30  # bytes
 _DIGITS = 64  # of a key
 _FOLDER = -1  # in place of a size
 _NAME = re.compile(r"([0-9a-f]{64})(?:-[a-z]+)?")  # of a folder: a key, and a part
-_UNFINISHED = re.compile(rf"unfinished-({_NAME.pattern})-[0-9a-f]{{16}}")
+_UNFINISHED = re.compile(rf"unfinished-{_NAME.pattern}-[0-9a-f]{{16}}")
 _ABOUT, _FILES = "about.json", "files"
 _LARGEST_RECORD = 64 << 20  # bytes
 _MARKER = "CACHEDIR.TAG"
@@ -242,7 +242,8 @@ class FolderCache:
                     return
                 _Record(about, dict(facts), _closed(made)).write(made, name)
                 self._drop(name)
-                os.rename(made, self.folder / name)  # fails where another process was faster
+                if not os.path.lexists(self.folder / name):  # an empty folder would be replaced
+                    os.rename(made, self.folder / name)  # fails where another process was faster
         self._evict(key)
 
     def entries(self) -> list[CacheEntry]:
@@ -289,6 +290,7 @@ class FolderCache:
                 # Another process may write a new entry of this name meanwhile.
                 removed = entry.with_name(_unfinished_name(name))
                 os.rename(entry, removed)
+                _Record("", {}, None).write(removed, removed.name)  # for the next process, if this one is killed
                 shutil.rmtree(removed, ignore_errors=True)
 
     def _is_marked(self) -> bool:
@@ -339,7 +341,7 @@ class FolderCache:
             try:
                 if descriptor >= 0:
                     hold(descriptor)
-                _Record("", {}, None).write(made, name)
+                _Record("", {}, None).write(made, made.name)
                 yield made
             finally:
                 if descriptor >= 0:
@@ -367,9 +369,8 @@ class FolderCache:
 
     def _is_unfinished(self, name: str) -> bool:
         """Whether an entry that is written or removed has this name."""
-        found = _UNFINISHED.fullmatch(name)
-        record = _Record.read(self.folder / name, found[1]) if found else None
-        return record is not None and (record.files is None or record.is_all(self.folder / name))
+        record = _Record.read(self.folder / name, name) if _UNFINISHED.fullmatch(name) else None
+        return record is not None and record.files is None
 
 
 def _name(key: str, part: str) -> str:
