@@ -17,7 +17,7 @@ FILES = sorted(CORE.rglob("*.py"))
 OPERATORS = {schema.name for schema in onnx.defs.get_all_schemas_with_history()}
 DEFINITIONS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
-MOST = 6_000
+MOST = 6_100
 """Lines of code of core, as `lines_of_code` counts them. Raising it needs a reason in the commit."""
 
 LONGEST = 350
@@ -89,7 +89,7 @@ def test_importing_core_imports_nothing_heavy():
 
 
 PUBLIC = ("dovetail", *(f"dovetail.{name}" for name in (
-    "api", "api_extensions", "cli", "compiler", "errors", "installed", "ir", "lazy_imports", "passes", "planning",
+    "api", "api_extensions", "cli", "compiler", "errors", "files", "installed", "ir", "lazy_imports", "passes", "planning",
     "plugin", "plugin.loading", "text",
 )))  # fmt: skip
 

@@ -83,7 +83,7 @@ class RegionRunner:
         region: The region.
         inputs: Names of its inputs.
         engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
-        refusals: The first twenty refusals, at load time or later.
+        refusals: Refusals at load time, and the first twenty later.
 
     Raises:
         DovetailError: No engine accepts the region; the message lists all reasons.
@@ -290,17 +290,15 @@ class RegionRunner:
 
     def _say_that_it_moved(self, engine: GuardedEngine, error: EngineError) -> None:
         self.engine = engine.name
-        known = any(refusal.error.message == error.message for refusal in self.refusals)
-        if not known and len(self.refusals) < _MOST_REFUSALS:
+        if error.message in self._said or len(self._said) == _MOST_REFUSALS:
+            return
+        self._said.add(error.message)
+        if all(refusal.error.message != error.message for refusal in self.refusals):
             self.refusals.append(RegionRefusal(self.region, self._engine.name, error))
-            known = True
-        if known:
-            self._note(f"{self.described} runs on {engine.name}: {error.message}")
-        if error.message not in self._said and len(self._said) < _MOST_REFUSALS:
-            self._said.add(error.message)
-            way = error.hint or f"pin these nodes to '{HOST}', or change these inputs, if results have to be the same"
-            text = f"{self.described} runs on {engine.name} instead of {self._engine.name}: {error.message}; {way}"
-            warnings.warn(text, EngineWarning, stacklevel=2)
+        self._note(f"{self.described} runs on {engine.name}: {error.message}")
+        way = error.hint or f"pin these nodes to '{HOST}', or change these inputs, if results have to be the same"
+        text = f"{self.described} runs on {engine.name} instead of {self._engine.name}: {error.message}; {way}"
+        warnings.warn(text, EngineWarning, stacklevel=2)
 
     @property
     def described(self) -> str:

@@ -11,14 +11,11 @@ its files; a folder that has another name than its record says, or that holds an
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import secrets
 import shutil
-import stat
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,24 +24,19 @@ from typing import Any
 from dovetail.errors import DovetailError, DovetailWarning
 from dovetail.plugin import hold, remove_orphans
 
+from dovetail_onnx.files.cache_record import ABOUT, FILES, NEW, EntryRecord, about_earlier, closed, read_own
 from dovetail_onnx.files.private_folders import exposed
 
 _OFF = "off"
 _LARGEST = 4 << 30  # bytes
 _DIGITS = 64  # of a key
-_FOLDER = -1  # in place of a size
 _NAME = re.compile(r"([0-9a-f]{64})(?:-[a-z]+)?")  # of a folder: a key, and a part
 _UNFINISHED = re.compile(rf"unfinished-{_NAME.pattern}-[0-9a-f]{{16}}")
-_ABOUT, _FILES = "about.json", "files"
-_LARGEST_RECORD = 64 << 20  # bytes
 _MARKER = "CACHEDIR.TAG"
 _MARK = (
     b"Signature: 8a477f597d28d172789f06886806bc55\n"  # of such files, see bford.info/cachedir
     b"# A cache of Dovetail: entries may be removed at any time, and nothing else is touched.\n"
 )
-_WRITER = "dovetail cache 1"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-_READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True)
@@ -104,64 +96,6 @@ class CacheEntry:
     used: float
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What `about.json` says of the folder that it is in.
-
-    Attributes:
-        about: What it is, for people.
-        facts: Plain data.
-        files: Its other files with their sizes, and -1 for each folder; None while they are being written.
-    """
-
-    about: str
-    facts: dict[str, Any]
-    files: dict[str, int] | None
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of its files."""
-        return sum(size for size in (self.files or {}).values() if size != _FOLDER)
-
-    @classmethod
-    def read(cls, folder: Path, name: str) -> _Record | None:
-        """Read the record of a folder; None if it is not a folder that a cache wrote under this name."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-            if not stat.S_ISDIR(folder.lstat().st_mode):
-                return None
-            told = json.loads(_read_own(folder / _ABOUT, _LARGEST_RECORD))
-            if told["writer"] == _WRITER and told["name"] == name:
-                files = told["files"]
-                sizes = None if files is None else {str(name): int(size) for name, size in files.items()}
-                return cls(str(told["about"]), dict(told["facts"]), sizes)
-        return None
-
-    def write(self, folder: Path, name: str) -> None:
-        """Write the record into a new folder, and flush it to disk: without it, the folder could not be removed."""
-        told = {"writer": _WRITER, "name": name, "about": self.about, "facts": self.facts, "files": self.files}
-        made = folder / f"{_ABOUT}.{secrets.token_hex(8)}"
-        with open(os.open(made, _NEW, 0o600), "wb") as file:
-            file.write(json.dumps(told).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, folder / _ABOUT)
-
-    def is_whole(self, folder: Path) -> bool:
-        """Whether all files are there, in their sizes."""
-        with contextlib.suppress(OSError):
-            statuses = ((os.lstat(folder / name), size) for name, size in (self.files or {}).items())
-            return self.files is not None and all(_size(status) == size for status, size in statuses)
-        return False
-
-    def is_all(self, folder: Path) -> bool:
-        """Whether nothing else is in the folder: no other file, no link, and no other folder."""
-        known = {_ABOUT: 0, **(self.files or {})}
-        with contextlib.suppress(OSError):
-            found = ((known.get(name), _size(status)) for name, status in _content(folder))
-            return all(None not in both and (_FOLDER in both) == (both[0] == both[1] == _FOLDER) for both in found)
-        return False
-
-
 class FolderCache:
     """A folder of entries; several processes may use it at once.
 
@@ -198,7 +132,7 @@ class FolderCache:
             part: See `store`.
         """
         name = _name(key, part)
-        entry, record = self.folder / name, _Record.read(self.folder / name, name)
+        entry, record = self.folder / name, EntryRecord.read(self.folder / name, name)
         if record is None:
             return None
         if not record.is_whole(entry):
@@ -206,7 +140,7 @@ class FolderCache:
             return None
         with contextlib.suppress(OSError):
             os.utime(entry)
-        return entry / _FILES, record.facts
+        return entry / FILES, record.facts
 
     def drop(self, key: str, part: str | None = None) -> None:
         """Remove an entry, such as a damaged one; one that holds other things as well stays.
@@ -236,11 +170,11 @@ class FolderCache:
                 return
             name = _name(key, part)
             with self._unfinished(name) as made:
-                (made / _FILES).mkdir(mode=0o700)
-                facts = write(made / _FILES)
+                (made / FILES).mkdir(mode=0o700)
+                facts = write(made / FILES)
                 if facts is None:
                     return
-                _Record(about, dict(facts), _closed(made)).write(made, name)
+                EntryRecord(about, dict(facts), closed(made)).write(made, name)
                 self._drop(name)
                 if not os.path.lexists(self.folder / name):  # an empty folder would be replaced
                     os.rename(made, self.folder / name)  # fails where another process was faster
@@ -250,11 +184,11 @@ class FolderCache:
         """Return the entries, the least recently used first."""
         found: dict[str, CacheEntry] = {}
         for name in sorted(self._names()):
-            folder, record = self.folder / name, _Record.read(self.folder / name, name)
+            folder, record = self.folder / name, EntryRecord.read(self.folder / name, name)
             if record is None or record.files is None:
                 continue
             with contextlib.suppress(OSError):
-                size = record.bytes + (folder / _ABOUT).lstat().st_size
+                size = record.bytes + (folder / ABOUT).lstat().st_size
                 key, used = name[:_DIGITS], folder.lstat().st_mtime
                 one = found.get(key, CacheEntry(key, folder, record.about, 0, used))
                 about = one.about or record.about
@@ -276,7 +210,7 @@ class FolderCache:
     def _is_known(self, name: str) -> bool:
         if name == _MARKER:
             return self._is_marked()
-        return self._is_unfinished(name) or _Record.read(self.folder / name, name) is not None
+        return self._is_unfinished(name) or EntryRecord.read(self.folder / name, name) is not None
 
     def _names(self) -> list[str]:
         with contextlib.suppress(OSError):
@@ -284,19 +218,19 @@ class FolderCache:
         return []
 
     def _drop(self, name: str) -> None:
-        entry, record = self.folder / name, _Record.read(self.folder / name, name)
+        entry, record = self.folder / name, EntryRecord.read(self.folder / name, name)
         if record is not None and record.is_all(entry):
             with contextlib.suppress(OSError):
                 # Another process may write a new entry of this name meanwhile.
                 removed = entry.with_name(_unfinished_name(name))
                 os.rename(entry, removed)
-                _Record("", {}, None).write(removed, removed.name)  # for the next process, if this one is killed
+                EntryRecord("", {}, None).write(removed, removed.name)  # for the next process, if this one is killed
                 shutil.rmtree(removed, ignore_errors=True)
 
     def _is_marked(self) -> bool:
         """Whether the folder carries the marker, or another process is writing it just now."""
         with contextlib.suppress(OSError):
-            return _MARK.startswith(_read_own(self.folder / _MARKER, len(_MARK) + 1))
+            return _MARK.startswith(read_own(self.folder / _MARKER, len(_MARK) + 1))
         return False
 
     def _is_ready(self) -> bool:
@@ -306,7 +240,7 @@ class FolderCache:
         self._make()
         if self.refusal():  # it appeared meanwhile
             return False
-        with contextlib.suppress(FileExistsError), open(os.open(self.folder / _MARKER, _NEW, 0o600), "wb") as file:
+        with contextlib.suppress(FileExistsError), open(os.open(self.folder / _MARKER, NEW, 0o600), "wb") as file:
             file.write(_MARK)
         return self._is_marked()
 
@@ -321,13 +255,13 @@ class FolderCache:
 
         Its entries have no record of their files, and get one, so that they go in their turn.
         """
-        found = {name: _earlier(self.folder / name) for name in names if _NAME.fullmatch(name)}
+        found = {name: about_earlier(self.folder / name) for name in names if _NAME.fullmatch(name)}
         if len(found) < len(names) or None in found.values():
             return False
         with contextlib.suppress(OSError):
             for name, about in found.items():
-                _Record(str(about), {}, _closed(self.folder / name)).write(self.folder / name, name)
-            with open(os.open(self.folder / _MARKER, _NEW, 0o600), "wb") as file:
+                EntryRecord(str(about), {}, closed(self.folder / name)).write(self.folder / name, name)
+            with open(os.open(self.folder / _MARKER, NEW, 0o600), "wb") as file:
                 file.write(_MARK)
         return self._is_marked()
 
@@ -341,7 +275,7 @@ class FolderCache:
             try:
                 if descriptor >= 0:
                     hold(descriptor)
-                _Record("", {}, None).write(made, made.name)
+                EntryRecord("", {}, None).write(made, made.name)
                 yield made
             finally:
                 if descriptor >= 0:
@@ -369,7 +303,7 @@ class FolderCache:
 
     def _is_unfinished(self, name: str) -> bool:
         """Whether an entry that is written or removed has this name."""
-        record = _Record.read(self.folder / name, name) if _UNFINISHED.fullmatch(name) else None
+        record = EntryRecord.read(self.folder / name, name) if _UNFINISHED.fullmatch(name) else None
         return record is not None and record.files is None
 
 
@@ -379,68 +313,3 @@ def _name(key: str, part: str) -> str:
 
 def _unfinished_name(name: str) -> str:
     return f"unfinished-{name}-{secrets.token_hex(8)}"
-
-
-def _read_own(path: Path, most: int) -> bytes:
-    """Read a regular file, which no link leads to.
-
-    Raises:
-        OSError: It is missing or something else.
-    """
-    with open(os.open(path, _READ), "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(f"{path} is not a regular file")
-        return file.read(most)
-
-
-def _size(status: os.stat_result) -> int | None:
-    """Return the size of a regular file, -1 for a folder, and None for anything else, such as a link."""
-    if stat.S_ISDIR(status.st_mode):
-        return _FOLDER
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _content(folder: Path, within: str = "") -> Iterator[tuple[str, os.stat_result]]:
-    """Yield what is in a folder, by its path in it; no links are followed."""
-    with os.scandir(folder / within) as found:
-        entries = list(found)
-    for entry in entries:
-        name = f"{within}/{entry.name}" if within else entry.name
-        yield name, entry.stat(follow_symlinks=False)
-        if entry.is_dir(follow_symlinks=False):
-            yield from _content(folder, name)
-
-
-def _closed(folder: Path) -> dict[str, int]:
-    """Return the sizes of what was written into a folder, and leave it to this user alone.
-
-    Raises:
-        OSError: Something else was written, such as a link.
-    """
-    found = list(_content(folder))
-    links = Counter(status.st_ino for _, status in found)
-    sizes: dict[str, int] = {}
-    for name, status in found:
-        size = _size(status)
-        if size is None:
-            raise OSError(f"{folder / name} is neither a file nor a folder")
-        if size == _FOLDER or status.st_nlink == links[status.st_ino]:  # else it is a file of somebody else, too
-            (folder / name).chmod(0o700 if size == _FOLDER else 0o600)
-        if name != _ABOUT:
-            sizes[name] = size
-    return sizes
-
-
-def _earlier(entry: Path) -> str | None:
-    """Return what an entry of an earlier version is, for people; None if it is not one."""
-    known = _Record.read(entry, entry.name)
-    if known is not None:  # a process that was killed while it adopted the folder
-        return known.about
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        told = json.loads(_read_own(entry / _ABOUT, _LARGEST_RECORD))
-        inside = set(os.listdir(entry)) - {_ABOUT, _FILES}
-        starts = {told["facts"]["start"]["folder"]} if "start" in told["facts"] else set()
-        kinds = [stat.S_ISDIR((entry / name).lstat().st_mode) for name in ("", _FILES) if os.path.lexists(entry / name)]
-        if told.keys() == {"about", "facts"} and inside <= starts and all(kinds):
-            return str(told["about"])
-    return None
