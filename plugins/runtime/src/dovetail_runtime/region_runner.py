@@ -43,8 +43,7 @@ class RegionRefusal:
     error: EngineError
 
 
-_MOST_REFUSALS = 20
-"""Refusals that a region remembers and reports; an engine may name the values of every failing input."""
+_MOST_REFUSALS = 20  # that a region reports while it runs; an engine may name the values of every failing input
 
 
 class _Other(NamedTuple):
