@@ -13,7 +13,9 @@ import pytest
 from dovetail import api
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail.plugin import Availability
 from dovetail_adapters import opening, result_key
+from dovetail_cpu_bf16.engine import OpenVinoCpu
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 GENERATOR = np.random.default_rng(0)
@@ -277,3 +279,19 @@ def test_without_a_cache_there_is_none(cache, loaded, tmp_path, monkeypatch):
     for _ in range(2):
         dovetail.InferenceSession(path, backend="cpu-bf16")
     assert len(loaded) == 2 and not (tmp_path / "cache").exists()
+
+
+def test_a_session_says_that_another_engine_runs_it_each_time(cache, loaded, tmp_path, monkeypatch):
+    """The preferred one may be there the next time, so that no start is kept."""
+    path, shape = net(tmp_path)
+    available = OpenVinoCpu.available
+    monkeypatch.setattr(OpenVinoCpu, "available", lambda self: Availability(False, "its library is missing"))
+    for _ in range(2):
+        with pytest.warns(
+            dovetail.EngineWarning, match="1 region of cpu-bf16 on onnxruntime-cpu .* its library is missing.*install"
+        ):
+            session = dovetail.InferenceSession(path, backend="cpu-bf16")
+    monkeypatch.setattr(OpenVinoCpu, "available", available)
+    session = dovetail.InferenceSession(path, backend="cpu-bf16")
+    assert [runner.engine for runner in session.compiled.regions] == ["openvino-cpu"]
+    session.run(None, {"x": tensor(*shape)})

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineWarning
 from dovetail_onnx import onnx_runtime
 
 from dovetail_adapters.io_binding import IOBinding
@@ -55,6 +55,9 @@ class InferenceSession:
     Raises:
         UsageError: A saved result is to be compiled again, or providers and their options do not match.
         DovetailError: The model or the request is at fault, or no engine takes a region.
+
+    Warns:
+        EngineWarning: Another engine than the preferred one of a backend runs a region, at first or from some call on.
     """
 
     def __init__(
@@ -127,7 +130,13 @@ class InferenceSession:
         self._compiled = compiled
         self._is_last = whole is None or whole.is_last
         self._native = whole.native if whole is not None else None
-        self._opening.keep(compiled, facts_of(compiled))
+        replaced = compiled.runner.stand_ins().removeprefix("; ")
+        if replaced:
+            why = "; ".join(compiled.runner.notes)
+            hint = "install what the preferred engine needs, or name a backend of this machine"
+            warnings.warn(f"{replaced} instead of the preferred engine: {why}; {hint}", EngineWarning, stacklevel=3)
+        else:  # the next program looks for the preferred engine again
+            self._opening.keep(compiled, facts_of(compiled))
 
     def _with_settings(self, compiled: CompiledModel) -> CompiledModel:
         compiled.options.update(self._options)
