@@ -9,10 +9,10 @@ from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from dovetail.errors import DovetailError, EngineWarning
 from dovetail_onnx import onnx_runtime
 
+from dovetail_adapters.fed_values import as_arrays, in_native_order
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import facts_of
 from dovetail_adapters.opening import Opening, joined, source_session
@@ -173,7 +173,7 @@ class InferenceSession:
         """
         native = self._native  # another one, once what is compiled in the background is there
         if native is not None:
-            input_feed = _in_native_order(input_feed)
+            input_feed = in_native_order(input_feed)
             if self._is_last:
                 return native.run(output_names, input_feed, run_options)
             try:
@@ -201,7 +201,7 @@ class InferenceSession:
         """
         native = self._native
         if native is not None and self._is_last:
-            native.run_async(output_names, _in_native_order(input_feed), callback, user_data, run_options)
+            native.run_async(output_names, in_native_order(input_feed), callback, user_data, run_options)
             return
 
         def work() -> None:
@@ -320,7 +320,7 @@ class InferenceSession:
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run on the engines; values of ONNX Runtime count as the arrays in them."""
-        arrays = {name: value.numpy() if _is_ort_value(value) else value for name, value in inputs.items()}
+        arrays = as_arrays(inputs)
         restarted = self._restarted
         if restarted is not None and self._native is None:
             results = restarted.run(arrays)
@@ -340,17 +340,3 @@ class InferenceSession:
             if name not in self._outputs:
                 raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
         return names or self._outputs
-
-
-def _in_native_order(feed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert arrays of another byte order, which ONNX Runtime reads as if they were of this one."""
-    foreign = [name for name, value in feed.items() if isinstance(value, np.ndarray) and not value.dtype.isnative]
-    return (
-        {**feed, **{name: feed[name].astype(feed[name].dtype.newbyteorder("=")) for name in foreign}}
-        if foreign
-        else feed
-    )
-
-
-def _is_ort_value(value: object) -> bool:
-    return type(value).__name__ == "OrtValue" and type(value).__module__.startswith("onnxruntime")
