@@ -53,8 +53,8 @@ def test_importing_core_imports_nothing_heavy():
 
 
 PUBLIC = ("dovetail", *(f"dovetail.{name}" for name in (
-    "api", "api_extensions", "cli", "compiler", "errors", "installed", "ir", "lazy_imports", "passes", "planning",
-    "plugin", "plugin.loading", "text",
+    "api", "api_extensions", "cli", "compiler", "errors", "files", "installed", "ir", "lazy_imports", "passes",
+    "planning", "plugin", "plugin.loading", "text",
 )))  # fmt: skip
 
 

@@ -14,6 +14,8 @@ from dovetail.api import (
 from dovetail.plugin.compiled import CompiledModel as CompiledModel
 from dovetail.errors import (
     DovetailError as DovetailError,
+    DovetailWarning as DovetailWarning,
+    EngineWarning as EngineWarning,
     GoalError as GoalError,
     ResultError as ResultError,
     UsageError as UsageError,

@@ -29,6 +29,14 @@ class DovetailError(Exception):
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
 
+class DovetailWarning(UserWarning):
+    """The program goes on, but not as it was asked to: the message says why, and what to do."""
+
+
+class EngineWarning(DovetailWarning):
+    """Another engine than the backend's preferred one computes, so numbers and times are others."""
+
+
 def system_error(error: OSError, doing: str = "") -> DovetailError:
     """Return the error for a refusal of the operating system: its reason is the message, and no code is blamed.
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from dovetail.files import seen
 from dovetail.plugin import BackendFormat, BackendSummary, Source
 
 from dovetail_schemas.errors import FileName, SchemaError
@@ -60,7 +61,7 @@ class BackendYaml(BackendFormat):
             return file
 
         backend = load_backend(source, noting, options=options, facts=frozenset(facts), unread=False)
-        known.append(_Loaded(backend, found, [(file, file.read_bytes()) for file in backend.files or ()]))
+        known.append(_Loaded(backend, found, [(file, seen(file).read_bytes()) for file in backend.files or ()]))
         return backend
 
     def check(
@@ -89,7 +90,7 @@ class _Loaded(NamedTuple):
         """Check that the same files are found, with the same content."""
         if any(str(find(kind, name)) != file for (kind, name), file in self.found.items()):
             return False
-        return all(file.is_file() and file.read_bytes() == content for file, content in self.contents)
+        return all(seen(file).is_file() and seen(file).read_bytes() == content for file, content in self.contents)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dovetail.files import seen
 from dovetail.plugin import FindFile, Source
 
 from dovetail_schemas.yaml_source import Node
@@ -27,7 +28,7 @@ def find_beside(source: Source, kind: str, name: str) -> Source | None:
 def is_file(source: Source) -> bool:
     """Check whether it is a file; False for a name that no file can have, such as an overlong one."""
     try:
-        return source.is_file()
+        return seen(source).is_file()
     except OSError:
         return False
 

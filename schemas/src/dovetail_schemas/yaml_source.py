@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, overload
 
+from dovetail.files import seen
 from dovetail_onnx.files.parsing import MOST_DIGITS, Malformed, too_long, yaml_events
 from dovetail_onnx.files.reading import UnreadableInput, read_input
 
@@ -237,7 +238,7 @@ def source_bytes(source: Source, file: str = "") -> bytes:
         SchemaError: It cannot be read, is not a regular file, or is too large.
     """
     try:
-        return read_input(source) if isinstance(source, Path) else source.read_bytes()
+        return read_input(source) if isinstance(source, Path) else seen(source).read_bytes()
     except UnreadableInput as error:
         raise SchemaError(error.problem, file or source.name) from error
     except OSError as error:

@@ -13,7 +13,9 @@ import pytest
 from dovetail import api
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail.plugin import Availability
 from dovetail_adapters import opening, result_key
+from dovetail_cpu_bf16.engine import OpenVinoCpu
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
 GENERATOR = np.random.default_rng(0)
@@ -162,10 +164,10 @@ def test_texts_are_left_to_the_result_as_a_whole(cache, loaded, tmp_path):
 
 
 def record(cache):
-    """Return the file of the only entry's facts, and the folder of its start."""
+    """Return the record of the start of the only entry, and its folder."""
     (entry,) = cache.entries()
-    about = entry.folder / "about.json"
-    return about, entry.folder / json.loads(about.read_text())["facts"]["start"]["folder"]
+    folder = entry.folder.with_name(f"{entry.key}-start")
+    return folder / "about.json", folder / "files"
 
 
 def cut(cache, ending):
@@ -182,7 +184,7 @@ def change(*path, to):
     def changed(cache):
         about, _ = record(cache)
         facts = json.loads(about.read_text())
-        inner = facts["facts"]["start"]
+        inner = facts["facts"]
         for key in path[:-1]:
             inner = inner[key]
         inner[path[-1]] = to
@@ -197,7 +199,8 @@ def change(*path, to):
         lambda cache: cut(cache, ".bin"),
         lambda cache: cut(cache, ".xml"),
         remove,
-        change("folder", to="elsewhere"),
+        change("files", to=3),
+        change("files", to={"nothing": [1, 2, 3]}),
         change("own", to=3),
         change("kept", to={}),
         change("facts", to=[]),
@@ -244,19 +247,8 @@ def test_it_counts_in_the_size_and_goes_with_its_result(cache, tmp_path, capsys)
     _, folder = record(cache)
     files = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     assert 0 < files < entry.bytes
-    assert main(["cache", "--clear"]) == 0 and not folder.exists()
+    assert main(["cache", "--clear"]) == 0 and not folder.parent.exists()
     capsys.readouterr()
-
-
-def test_only_the_newest_start_is_kept(cache, tmp_path):
-    path, _ = net(tmp_path)
-    for _ in range(2):
-        dovetail.InferenceSession(path, backend="cpu-bf16")
-        about, folder = record(cache)
-        about.write_text(about.read_text().replace('"folder"', '"place"'))
-    dovetail.InferenceSession(path, backend="cpu-bf16")
-    _, newest = record(cache)
-    assert [one.name for one in newest.parent.glob("start-*")] == [newest.name] != [folder.name]
 
 
 def test_a_saved_result_starts_so_from_the_second_time_on(cache, loaded, tmp_path):
@@ -287,3 +279,19 @@ def test_without_a_cache_there_is_none(cache, loaded, tmp_path, monkeypatch):
     for _ in range(2):
         dovetail.InferenceSession(path, backend="cpu-bf16")
     assert len(loaded) == 2 and not (tmp_path / "cache").exists()
+
+
+def test_a_session_says_that_another_engine_runs_it_each_time(cache, loaded, tmp_path, monkeypatch):
+    """The preferred one may be there the next time, so that no start is kept."""
+    path, shape = net(tmp_path)
+    available = OpenVinoCpu.available
+    monkeypatch.setattr(OpenVinoCpu, "available", lambda self: Availability(False, "its library is missing"))
+    for _ in range(2):
+        with pytest.warns(
+            dovetail.EngineWarning, match="1 region of cpu-bf16 on onnxruntime-cpu .* its library is missing.*install"
+        ):
+            session = dovetail.InferenceSession(path, backend="cpu-bf16")
+    monkeypatch.setattr(OpenVinoCpu, "available", available)
+    session = dovetail.InferenceSession(path, backend="cpu-bf16")
+    assert [runner.engine for runner in session.compiled.regions] == ["openvino-cpu"]
+    session.run(None, {"x": tensor(*shape)})

@@ -129,12 +129,13 @@ def test_what_starts_at_once_is_checked(cache, model, compiled, loaded, tmp_path
     assert loaded and "cpu-bf16 2/2 nodes" in session.compiled.summary()
     for _ in range(2):
         dovetail.InferenceSession(model, backend="host")
-    (entry,) = [entry for entry in cache.entries() if (entry.folder / "files").exists()]
-    about = json.loads((entry.folder / "about.json").read_text())
-    start, expected = about["facts"]["start"], answers(session)
+    (entry,) = [entry for entry in cache.entries() if entry.about.endswith(" for host")]
+    record = entry.folder.with_name(f"{entry.key}-start") / "about.json"
+    about = json.loads(record.read_text())
+    start, expected = about["facts"], answers(session)
     for damage in ({}, [], "nothing", {**start, "model": "nothing.onnx"}, {**start, "files": [3]}):
-        about["facts"]["start"] = damage
-        (entry.folder / "about.json").write_text(json.dumps(about))
+        about["facts"] = damage
+        record.write_text(json.dumps(about))
         np.testing.assert_allclose(answers(dovetail.InferenceSession(model, backend="host")), expected, atol=0.02)
 
 
@@ -159,7 +160,8 @@ def test_damage_costs_a_compilation(cache, model, compiled, damage):
     again = dovetail.InferenceSession(model, backend="host")
     np.testing.assert_array_equal(answers(again), expected)
     dovetail.InferenceSession(model, backend="host")
-    assert len(compiled) == 2, "the damaged one was replaced"
+    # Without its record, an entry is not known to be one, and stays; what is kept of the session's start suffices.
+    assert len(compiled) == (1 if damage == "about" else 2)
 
 
 def test_the_least_recently_used_go(tmp_path, model, monkeypatch):
@@ -183,7 +185,8 @@ def test_it_can_be_left_out(cache, model, compiled, monkeypatch, tmp_path):
     foreign.mkdir()
     foreign.chmod(0o777)
     monkeypatch.setenv("DOVETAIL_RESULT_CACHE", str(foreign))
-    assert ResultCache.of_user() is None, "anybody could have written there"
+    with pytest.warns(dovetail.DovetailWarning, match="open to other users"):
+        assert ResultCache.of_user() is None
 
 
 def test_the_command_shows_and_clears_it(cache, model, capsys):

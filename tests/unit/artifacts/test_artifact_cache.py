@@ -20,6 +20,7 @@ from dovetail.plugin import (
     Emitter,
     Engine,
     Executed,
+    Option,
     Reads,
     RegionModel,
     Session,
@@ -136,6 +137,7 @@ def compiled(with_backend):
         Compiler.calls.clear()
         return dovetail.compile(model, backend, plugins=plugins, **request), list(Compiler.calls)
 
+    make.plugins = plugins
     return make
 
 
@@ -171,6 +173,30 @@ CHANGES = {
 def test_what_changes_is_compiled_again(cache, compiled, change):
     compiled()
     assert compiled(**CHANGES[change])[1]
+
+
+class Table(Option):
+    """Names a file that the tool reads."""
+
+    commands, keywords = ("compile",), ("table",)
+
+    def add_arguments(self, parser):
+        pass
+
+    def recorded(self, keywords):
+        return {"table": keywords.get("table")}
+
+
+TABLE = Table()
+
+
+def test_another_content_of_a_file_that_an_option_names_is_compiled_again(cache, compiled, tmp_path):
+    compiled()
+    compiled.plugins.registry.option("table", f"{__name__}:TABLE")
+    for content, calls in (("one", 1), ("one", 0), ("two", 1)):
+        (tmp_path / "table.txt").write_text(content)
+        os.utime(tmp_path / "table.txt", (0, 0))
+        assert len(compiled(table=str(tmp_path / "table.txt"))[1]) == calls
 
 
 def test_other_weights_are_compiled_again(cache, compiled):
@@ -222,7 +248,8 @@ def test_damage_costs_a_compilation(cache, compiled, damage):
     elif damage == "cut":
         program.write_bytes(program.read_bytes()[:-1])
     elif damage == "facts":
-        about.write_text(json.dumps({"about": "", "facts": {"artifact": {"files": ["../../x"]}, "files": []}}))
+        told = json.loads(about.read_text())
+        about.write_text(json.dumps({**told, "facts": {"artifact": {"files": ["../../x"]}, "files": []}}))
     else:
         shutil.rmtree(program.parent)
     assert compiled()[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 import weakref
 
 import dovetail
@@ -273,9 +274,17 @@ def test_an_engine_that_fails_is_named_with_its_distribution_and_the_next_one_ta
     model = parse("g (float[2] x) => (float[2] y) { y = Neg(x) }")
     engines = [GuardedEngine(Broken("acme", act), "dovetail-acme"), Recorder("plain")]
     executor = RegionExecutor(model, {"npu": engines}, backend_of=lambda node: "npu")
-    for _ in range(2):
-        assert executor.run({"x": np.array([1, -2], np.float32)})["y"].tolist() == [-1, 2]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert executor.run({"x": np.array([1, -2], np.float32)})["y"].tolist() == [-1, 2]
     assert executor.engines == ["plain"] and len(executor.notes) == 1
+    (warning,) = caught
+    assert warning.category is dovetail.EngineWarning
+    assert re.search(
+        rf"region 0 \(npu, 1 node from 'neg_0'\) runs on plain instead of acme: .* {said}.*; pin these nodes to 'host'",
+        str(warning.message),
+    )
     assert re.search(
         rf"region 0 \(npu, 1 node from 'neg_0'\) runs on plain: acme \(dovetail-acme\) {said}", executor.notes[0]
     )

@@ -248,6 +248,16 @@ def test_a_timing_waits_for_conversions_and_nothing_runs_beside_it(tmp_path, mon
     assert events == ["converted", "timed"]
 
 
+def test_no_lock_lies_where_others_can_hold_it(tmp_path, monkeypatch):
+    """Another user made the folder of this one: neither is its lock waited for, nor a link of theirs followed."""
+    monkeypatch.setattr(tasks.tempfile, "gettempdir", lambda: str(tmp_path))
+    (tmp_path / f"dovetail-{os.getuid()}").mkdir()
+    (tmp_path / f"dovetail-{os.getuid()}").chmod(0o777)
+    with pytest.raises(DovetailError, match="lock for timings") as caught, host_lock(alone=True):
+        pass
+    assert "TMPDIR" in caught.value.hint and len(os.listdir(tmp_path)) == 1
+
+
 def test_machines_like_this_one_are_chosen_and_the_others_named():
     workers = {name: {"resources": {"timing": 1}, "host": host} for name, host in (("a:1", "a"), ("b:1", "b"))}
     other = {**HERE, "cpus": "9999"}

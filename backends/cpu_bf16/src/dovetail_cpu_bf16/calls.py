@@ -70,7 +70,11 @@ class Calls:
 
 
 def _to_tensor(array: np.ndarray) -> ov.Tensor:
-    array = np.asarray(array, order="C")
+    """Return a tensor in the memory of an array, or of a copy where OpenVINO could not read it in place."""
+    array = np.asarray(array)
+    # Memory maps and broadcast views may be read-only, and OpenVINO has no tensors of constant memory.
+    if not (array.flags.carray and array.dtype.isnative):
+        array = np.array(array, array.dtype.newbyteorder("=") if not array.dtype.isnative else None, order="C")
     if array.dtype == np.int64 and array.size:
         array = _saturated(array)
     if array.dtype == _BFLOAT16:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from dovetail.cli.command_line import CommandLine
 from dovetail.cli.common import note
-from dovetail.errors import DovetailError, system_error
+from dovetail.errors import DovetailError, EngineWarning, system_error
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.loading.isolation import described
 from dovetail.text import abbreviated
@@ -77,11 +77,15 @@ def _report(error: BaseException, line: CommandLine, as_json: bool) -> int:
 
 @contextmanager
 def _short_warnings() -> Iterator[None]:
-    """Print each warning as one line, without the source line that raised it."""
+    """Print each warning as one line, without the source line that raised it.
+
+    Replaced engines are among the notes of a result, which commands print.
+    """
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         note(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.showwarning = show
+        warnings.simplefilter("ignore", EngineWarning)
         yield

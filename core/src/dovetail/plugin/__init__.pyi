@@ -88,6 +88,7 @@ from dovetail.plugin.results import (
 )
 from dovetail.plugin.temporary import (
     TemporaryFolder as TemporaryFolder,
+    is_temporary as is_temporary,
     anonymous_file as anonymous_file,
     hold as hold,
     RECEIPTS as RECEIPTS,

@@ -34,12 +34,11 @@ RECEIPTS = "receipts"
 is gone."""
 
 
-def hold(descriptor: int, wait: bool = False) -> bool | None:
+def hold(descriptor: int) -> bool | None:
     """Lock an open file or folder until it is closed or the process ends.
 
     Args:
         descriptor: The open file or folder.
-        wait: Wait for the current holder.
 
     Returns:
         True if it is locked now, False if another process has locked it, None if locking is not supported.
@@ -47,7 +46,7 @@ def hold(descriptor: int, wait: bool = False) -> bool | None:
     if fcntl is None:
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError as error:
@@ -159,6 +158,13 @@ class TemporaryFolder:
     def cleanup(self) -> None:
         """Remove the folder and what is in it."""
         self._finalizer()
+
+
+def is_temporary(path: str) -> bool:
+    """Check whether a path is in a temporary folder of this user's processes, or of this process."""
+    folder = _ProcessFolder.current
+    own = (user_folder(), folder.path if folder is not None else None)
+    return any(place is not None and path.startswith(f"{place}{os.sep}") for place in own)
 
 
 def anonymous_file() -> IO[bytes]:

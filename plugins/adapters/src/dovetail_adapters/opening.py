@@ -11,11 +11,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dovetail.errors import UsageError
+from dovetail.files import Reading, recorded
 from dovetail.planning import HOST
 from dovetail_onnx import new_session, onnx_runtime
 from dovetail_onnx.native_runtime import return_freed_memory
 
 from dovetail_adapters.model_facts import SessionFacts
+from dovetail_adapters.read_files import ReadFiles, Unsettled
 from dovetail_adapters.result_cache import ResultCache
 from dovetail_adapters.result_key import NotCacheable, RequestKey, is_proto
 
@@ -72,6 +74,7 @@ class Opening:
         self._model, self._backend, self._providers = model, backend, providers or ()
         self._given, self._options = plugins, dict(options)
         self._cache = ResultCache.of_user() if cache else None
+        self._reading, self._made_of = Reading(), ""
         given = [*(["backend"] if backend else []), *options]
         if self.saved is not None and given:
             raise UsageError(
@@ -112,23 +115,36 @@ class Opening:
             DovetailError: The model or the request is at fault.
         """
         from dovetail import api
-        from dovetail_onnx.skeleton import data_files
 
         plugins = self._plugins
         if self.saved is not None:
-            return api.load(self.saved, plugins)
+            with recorded() as self._reading:
+                return api.load(self.saved, plugins)
         backends = self._backend or backends_of(self._providers, plugins)
         if self._cache is None or self._key is None:
             return compile(self._model, backends, plugins=plugins, **self._options)
         kept = self._cache.load(self._key.digest, plugins)
         if kept is not None:
-            return kept
-        opened = api.open(self._model, plugins)
-        compiled = compile(opened, backends, plugins=plugins, **self._options)
+            self._made_of = kept.made_of
+            return kept.compiled
+        with recorded() as self._reading:
+            opened = api.open(self._model, plugins)
+            compiled = compile(opened, backends, plugins=plugins, **self._options)
         names = backends if isinstance(backends, str) else ", ".join(backends)
         about = f"{opened.path or 'a model in memory'} for {names}"
-        self._cache.store(self._key.digest, compiled, about, [*self._key.files, *data_files(opened)])
+        self._made_of = self._keep_read(about)
+        if self._made_of:
+            self._cache.store(self._key.digest, compiled, about, self._made_of)
         return compiled
+
+    def _keep_read(self, about: str) -> str:
+        """Keep what a result was made of, and return a digest of it; empty if that is not known for sure."""
+        assert self._cache is not None and self._key is not None, "nothing is kept without them"
+        try:
+            read = ReadFiles.of(self._reading, self._key.files, self._key.packages)
+        except Unsettled:
+            return ""
+        return self._cache.store_read(self._key.digest, about, read)
 
     def keep(self, compiled: CompiledModel, facts: SessionFacts) -> None:
         """Keep how the next program makes the sessions that run a result, if their engines can.
@@ -147,9 +163,10 @@ class Opening:
         if self.saved is not None:
             # A writer leaves its files in the folder until all are there, which changes the time of the folder.
             files = [self.saved / _MODEL, self.saved, *data_files(compiled.model)]
+            self._made_of = self._keep_read(str(self.saved))
         else:
             files = self._cache.result_files(self._key.digest)
-        if not files:  # not kept, such as for lack of space
+        if not files or not self._made_of:  # not kept, such as for lack of space
             return
         return_freed_memory()  # of compiling, so that writing does not add to it
 
@@ -157,7 +174,7 @@ class Opening:
             kept = keep_sessions(compiled, files[0].absolute(), folder)
             return None if kept is None else {"kept": kept, "facts": facts.as_dict()}
 
-        self._cache.store_start(self._key.digest, str(self.saved or ""), files, write)
+        self._cache.store_start(self._key.digest, str(self.saved or ""), self._made_of, files, write)
 
     @cached_property
     def _plugins(self) -> PluginSet:

@@ -1,6 +1,6 @@
 """What a compiled result follows from, as a digest: model, request, data, versions and processor.
 
-Files count by path, size and time, so that nothing is read to find a result again.
+Files that it names count by their paths here; `read_files` says what of all that was read is as it was.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ import hashlib
 import json
 import os
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import PluginRecord, PluginSet
 
 _MOST_FILES = 10_000  # of a folder of data
-_FRESH = 2.0  # seconds
 _VARIABLES = "DOVETAIL_"  # environment variables that may change a result
 _OWN = tuple(one.variable for one in CACHES)
 _SUFFIX = ".onnx"
@@ -47,6 +45,7 @@ class RequestKey:
     Attributes:
         digest: The digest of everything but the contents of files.
         files: The files that it names, and those in the folders that it names.
+        packages: The top-level packages of the plugins, whose files it counts.
 
     Raises:
         NotCacheable: Something in it cannot be recognized again.
@@ -56,9 +55,11 @@ class RequestKey:
         if isinstance(model, (str, os.PathLike)) and Path(model).suffix != _SUFFIX:
             raise NotCacheable("a model that is no ONNX file")
         self.files: list[Path] = []
+        found = plugins.plugins if plugins is not None else _installed()
+        self.packages = ("dovetail", *sorted({one.target.partition(":")[0].partition(".")[0] for one in found}))
         parts = {
             "model": self._part(model, "the model"), "request": self._part(request, "the request"),
-            "versions": _versions(plugins), "environment": _environment(),
+            "versions": _versions(found, plugins is not None, self.packages), "environment": _environment(),
         }  # fmt: skip
         self.digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
@@ -109,72 +110,24 @@ def is_proto(value: object) -> TypeGuard[onnx.ModelProto]:
     return module is not None and isinstance(value, module.ModelProto)
 
 
-def file_state(path: Path) -> list[Any]:
-    """Return what a file is recognized by: path, size, times, and the digest of one that was just written.
-
-    Times may stay while a file changes that was written a moment before.
-    """
-    state = settled_state(path)
-    if _is_fresh(state):
-        state.append(_digest(path))
-    return state
-
-
-def settled_state(path: Path) -> list[Any]:
-    """Return what a file is recognized by that nobody is writing: path, size and times."""
-    status = path.stat()
-    return [str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ino]
-
-
-def is_unchanged(state: list[Any]) -> bool:
-    """Whether a file is as when its state was taken.
-
-    A digest that still holds when the file is no longer fresh has done its work, and is removed from the state.
-
-    Raises:
-        OSError: The file is gone.
-    """
-    path = Path(state[0])
-    if settled_state(path)[1:] != state[1:4]:
-        return False
-    if len(state) > 4:
-        if _digest(path) != state[4]:
-            return False
-        if not _is_fresh(state):
-            del state[4:]
-    return True
-
-
-def _is_fresh(state: list[Any]) -> bool:
-    return bool(time.time() - state[2] / 1e9 < _FRESH)
-
-
-def _digest(path: Path) -> str:
-    from dovetail_onnx import file_sha256
-
-    return file_sha256(path)
-
-
 def _environment() -> dict[str, str]:
     return {
         name: value for name, value in os.environ.items() if name.startswith(_VARIABLES) and not name.startswith(_OWN)
     }
 
 
-def _versions(plugins: PluginSet | None) -> list[Any]:
+def _versions(found: Sequence[PluginRecord], are_given: bool, packages: tuple[str, ...]) -> list[Any]:
     """Return the plugins with their versions, those of all that they require, the processor, and the state of code.
 
     An installation of sources in place keeps its version while it changes, so the times of its files count. Whether an
     installed plugin works follows from that.
     """
-    found = plugins.plugins if plugins is not None else _installed()
     if any(not one.version and one.status == "ok" for one in found):
         raise NotCacheable("plugins without a distribution")
     distributions = tuple(sorted({one.distribution for one in found}))
-    packages = {"dovetail", *(one.target.partition(":")[0].partition(".")[0] for one in found)}
-    status = "installed" if plugins is None else "given"
+    status = "given" if are_given else "installed"
     records = sorted([one.name, one.distribution, one.version, one.status] for one in found)
-    return [status, records, _fingerprint(distributions), source_state(tuple(sorted(packages)))]
+    return [status, records, _fingerprint(distributions), source_state(packages)]
 
 
 def _installed() -> list[PluginRecord]:

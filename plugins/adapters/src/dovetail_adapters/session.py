@@ -9,9 +9,10 @@ from concurrent.futures import Future
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineWarning
 from dovetail_onnx import onnx_runtime
 
+from dovetail_adapters.fed_values import as_arrays, in_native_order
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import facts_of
 from dovetail_adapters.opening import Opening, joined, source_session
@@ -54,6 +55,9 @@ class InferenceSession:
     Raises:
         UsageError: A saved result is to be compiled again, or providers and their options do not match.
         DovetailError: The model or the request is at fault, or no engine takes a region.
+
+    Warns:
+        EngineWarning: Another engine than the preferred one of a backend runs a region, at first or from some call on.
     """
 
     def __init__(
@@ -126,7 +130,13 @@ class InferenceSession:
         self._compiled = compiled
         self._is_last = whole is None or whole.is_last
         self._native = whole.native if whole is not None else None
-        self._opening.keep(compiled, facts_of(compiled))
+        replaced = compiled.runner.stand_ins().removeprefix("; ")
+        if replaced:
+            why = "; ".join(compiled.runner.notes)
+            hint = "install what the preferred engine needs, or name a backend of this machine"
+            warnings.warn(f"{replaced} instead of the preferred engine: {why}; {hint}", EngineWarning, stacklevel=3)
+        else:  # the next program looks for the preferred engine again
+            self._opening.keep(compiled, facts_of(compiled))
 
     def _with_settings(self, compiled: CompiledModel) -> CompiledModel:
         compiled.options.update(self._options)
@@ -163,6 +173,7 @@ class InferenceSession:
         """
         native = self._native  # another one, once what is compiled in the background is there
         if native is not None:
+            input_feed = in_native_order(input_feed)
             if self._is_last:
                 return native.run(output_names, input_feed, run_options)
             try:
@@ -190,7 +201,7 @@ class InferenceSession:
         """
         native = self._native
         if native is not None and self._is_last:
-            native.run_async(output_names, input_feed, callback, user_data, run_options)
+            native.run_async(output_names, in_native_order(input_feed), callback, user_data, run_options)
             return
 
         def work() -> None:
@@ -309,7 +320,7 @@ class InferenceSession:
 
     def _compute(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run on the engines; values of ONNX Runtime count as the arrays in them."""
-        arrays = {name: value.numpy() if _is_ort_value(value) else value for name, value in inputs.items()}
+        arrays = as_arrays(inputs)
         restarted = self._restarted
         if restarted is not None and self._native is None:
             results = restarted.run(arrays)
@@ -329,7 +340,3 @@ class InferenceSession:
             if name not in self._outputs:
                 raise DovetailError(f"the model has no output '{name}'", f"its outputs are {', '.join(self._outputs)}")
         return names or self._outputs
-
-
-def _is_ort_value(value: object) -> bool:
-    return type(value).__name__ == "OrtValue" and type(value).__module__.startswith("onnxruntime")

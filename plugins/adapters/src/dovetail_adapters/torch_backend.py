@@ -13,17 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, DovetailWarning
 
 from dovetail_adapters.session import InferenceSession
 from dovetail_adapters.torch_export import NotExported, exported, lifted_numbers, to_array, to_tensor
 
 _MOST_SHAPES = 8
 """Shapes of inputs for which a graph is compiled; a call with further ones runs in torch."""
-
-
-class DovetailWarning(UserWarning):
-    """A graph runs in torch and not in Dovetail; the text says why."""
 
 
 def dovetail(

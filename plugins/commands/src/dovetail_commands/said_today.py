@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+from dovetail.errors import DovetailError
+from dovetail_onnx.files.private_folders import exposed
+from dovetail_onnx.files.writing import write_text
 
 _DAY = 24 * 3600
 
@@ -23,6 +28,8 @@ def new_notes(notes: Iterable[str], now: float | None = None) -> list[str]:
     """
     now = time.time() if now is None else now
     path = _record()
+    if exposed(path.parent.absolute()):  # others could have put a link there
+        return list(notes)
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -34,13 +41,9 @@ def new_notes(notes: Iterable[str], now: float | None = None) -> list[str]:
         if key not in shown:
             fresh.append(note)
             shown[key] = now
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps(shown), encoding="utf-8")
-        os.replace(beside, path)
-    except OSError:
-        pass  # a read-only home costs nothing but repeated notes
+    with contextlib.suppress(OSError, DovetailError):  # a read-only home costs nothing but repeated notes
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_text(path, json.dumps(shown))
     return fresh
 
 

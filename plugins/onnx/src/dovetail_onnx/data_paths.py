@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.files import seen
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -46,7 +48,7 @@ class DataPlaces:
         for folder in self._folders:
             where = folder / location
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                where.lstat()
+                seen(where).lstat()
                 found = where.resolve(strict=True)
                 return found if any(found.is_relative_to(root) for root in self._roots) else None
         raise FileNotFoundError(2, "No such file", str(self._folders[0] / location))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.text import printable
 
 from dovetail_onnx.data_paths import DataPlaces
@@ -169,7 +170,7 @@ class TensorLoader:
             raise self.refuse(what, "lies in another file, and the model has no folder", way_out)
         try:
             where = self._places.file(location)
-            found = where.stat() if where is not None else None
+            found = seen(where).stat() if where is not None else None
         except FileNotFoundError as error:
             problem = f"is missing: {error.filename} does not exist"
             raise self.refuse(what, problem, "copy the data file beside the model") from None

@@ -91,6 +91,7 @@ def new_session(
         options,
         [(name, dict(_PROVIDER_OPTIONS.get(name, {}))) for name in providers],
         disabled_optimizers=list(without) or None,
+        enable_fallback=0,  # else it goes on without the provider that failed, and only prints that
     )
     return cast("ort.InferenceSession", session)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.ir import Model, gc_paused
 from dovetail.plugin.loading import check_regular
 
@@ -61,7 +62,7 @@ def open_model(path: str | Path, *, declared: bool = False) -> Model:
     check_regular(path)
     if path.suffix in _TEXT_ENDINGS:
         with _named(path):
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = seen(path).read_text(encoding="utf-8", errors="replace")
         return open_text(text, str(path), path)
     with gc_paused():
         return Model(lazy=_read(path, declared), path=path, checked=True, dialect=OnnxDialect())
@@ -122,7 +123,7 @@ def open_proto(proto: onnx.ModelProto, name: str = "the model", path: Path | Non
 def _read(path: Path, declared: bool) -> Skeleton:
     import onnx
 
-    with _named(path), path.open("rb") as file:
+    with _named(path), seen(path).open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise DovetailError(f"{path} is empty", "export or copy the model again")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

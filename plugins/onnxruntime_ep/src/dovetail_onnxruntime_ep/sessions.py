@@ -93,7 +93,7 @@ def load(
     else:
         raise ProviderError(f"onnxruntime {onnxruntime.__version__} has no {provider}")
     try:
-        session = onnxruntime.InferenceSession(model, settings, providers=providers)
+        session = onnxruntime.InferenceSession(model, settings, providers=providers, enable_fallback=0)
     except Exception as error:  # the binding's exceptions share no base class below Exception
         raise ProviderError(_first_line(error)) from None
     own = 0

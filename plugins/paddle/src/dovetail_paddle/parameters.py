@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.plugin.loading import check_regular
 
 from dovetail_paddle.element_types import BY_NUMBER, element_type
@@ -51,12 +52,12 @@ def map_parameters(path: Path, declared: Mapping[str, DeclaredParameter]) -> dic
     """
     if not declared:
         return {}
-    if not path.exists():
+    if not seen(path).exists():
         problem = f"{path} does not exist, and the program needs it for {len(declared)} parameters"
         raise DovetailError(problem, "copy the .pdiparams beside the program")
     check_regular(path)
     try:
-        with path.open("rb") as file:
+        with seen(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
     except OSError as error:

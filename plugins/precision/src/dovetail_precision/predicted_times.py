@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.files import seen
 from dovetail.ir import FLOAT32, Format, bodies
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement, placement_of
@@ -34,7 +35,7 @@ def profiles_here(backends: Collection[str], plugins: PluginSet) -> dict[str, Co
     Raises:
         SchemaError: The file of a profile is invalid.
     """
-    files = {backend: file for backend in backends if (file := profile_file(backend)).is_file()}
+    files = {backend: file for backend in backends if (file := seen(profile_file(backend))).is_file()}
     if not files:
         return {}
     here = this_machine(plugins)

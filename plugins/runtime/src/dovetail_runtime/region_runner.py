@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, EngineWarning
 from dovetail.ir import name_of
 from dovetail.planning import HOST
 from dovetail.plugin import EngineError, Executed, RegionModel, TemporaryFolder
@@ -42,8 +43,7 @@ class RegionRefusal:
     error: EngineError
 
 
-_MOST_REFUSALS = 20
-"""Refusals that a region remembers and reports; an engine may name the values of every failing input."""
+_MOST_REFUSALS = 20  # that a region reports while it runs; an engine may name the values of every failing input
 
 
 class _Other(NamedTuple):
@@ -82,7 +82,7 @@ class RegionRunner:
         region: The region.
         inputs: Names of its inputs.
         engine: Name of the engine that ran it last; before the first run, of the one that loaded it.
-        refusals: The first twenty refusals, at load time or later.
+        refusals: Refusals at load time, and the first twenty later.
 
     Raises:
         DovetailError: No engine accepts the region; the message lists all reasons.
@@ -111,6 +111,7 @@ class RegionRunner:
         self._engine, self._session = self._load_first()
         self._stand_in: _Other | None = None
         self._files: TemporaryFolder | None = None  # of what is loaded again
+        self._said: set[str] = set()  # why another engine computed
         self.engine = self._engine.name
 
     @property
@@ -288,12 +289,15 @@ class RegionRunner:
 
     def _say_that_it_moved(self, engine: GuardedEngine, error: EngineError) -> None:
         self.engine = engine.name
-        known = any(refusal.error.message == error.message for refusal in self.refusals)
-        if not known and len(self.refusals) < _MOST_REFUSALS:
+        if error.message in self._said or len(self._said) == _MOST_REFUSALS:
+            return
+        self._said.add(error.message)
+        if all(refusal.error.message != error.message for refusal in self.refusals):
             self.refusals.append(RegionRefusal(self.region, self._engine.name, error))
-            known = True
-        if known:
-            self._note(f"{self.described} runs on {engine.name}: {error.message}")
+        self._note(f"{self.described} runs on {engine.name}: {error.message}")
+        way = error.hint or f"pin these nodes to '{HOST}', or change these inputs, if results have to be the same"
+        text = f"{self.described} runs on {engine.name} instead of {self._engine.name}: {error.message}; {way}"
+        warnings.warn(text, EngineWarning, stacklevel=2)
 
     @property
     def described(self) -> str:

@@ -122,7 +122,7 @@ class RestartedResult:
         if self._is_doubted or len(inputs) != len(self._inputs):
             return None
         try:
-            values = {value.name: inputs[value.name] for value in self._inputs}
+            values = {value.name: _plain(inputs[value.name]) for value in self._inputs}
             if not all(value.is_given(values[value.name]) for value in self._inputs):
                 return None
             if not all(_holds(values[name], *limits) for name, limits in self._ranges.items()):
@@ -157,6 +157,11 @@ def _run(step: _Step, values: dict[str, Any]) -> None:
             raise _WrongShape(output.name)
     for name in step.dead:
         del values[name]
+
+
+def _plain(value: Any) -> Any:
+    """Return an array of a class derived from NumPy's, such as a memory map, as a plain one."""
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def _restarted(step: Mapping[str, Any], folder: Path, options: Mapping[str, object], registry: Registry) -> Session:

@@ -23,7 +23,7 @@ from dovetail_tune.race import RaceResult, Timer, race
 from dovetail_tune.worker_pool import Job, RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import Worker, WorkerError
 
-_LOCK = f"dovetail-timing-{os.getuid()}.lock"
+_LOCK = "timing.lock"
 _TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
 
 
@@ -131,12 +131,14 @@ def host_lock(alone: bool) -> Iterator[int]:
 def _locked(kind: int) -> int | None:
     """Open and lock the machine's lock file; None if it was removed meanwhile, as what nobody holds is."""
     folder = user_folder(make=True)
-    path = (folder or Path(tempfile.gettempdir())) / _LOCK
+    if folder is None:  # in a folder that others can write to, they could hold the lock
+        place = tempfile.gettempdir()
+        problem = f"the lock for timings cannot be made: no folder in {place} is this user's alone"
+        raise DovetailError(problem, "set TMPDIR to a folder of your own")
+    path = folder / _LOCK
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except FileNotFoundError:
-        if folder is None:
-            raise DovetailError(f"{path}: the lock for timings cannot be made", "set TMPDIR") from None
         return None
     except OSError as error:
         raise DovetailError(f"{path}: the lock for timings cannot be opened: {error}", "set TMPDIR") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from dovetail.files import entries, seen
 from dovetail.ir import name_of
 from dovetail.plugin import DovetailError
 from dovetail.text import pluralize
@@ -75,7 +76,7 @@ class CalibrationData:
         return self._samples(names, files, list(shapes.values()), [values[name].dtype for name in names])
 
     def _files(self, folder: Path) -> list[Path]:
-        found = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+        found = sorted(path for path in entries(folder) if path.is_file() and not path.name.startswith("."))
         if not found:
             raise FileError(self.place, f"cal_data_dir: {folder} has no files", OTHER_DATA)
         return found
@@ -112,12 +113,12 @@ class CalibrationData:
         """
         if path.suffix == ".npy":
             try:
-                return np.load(path, allow_pickle=False)
+                return np.load(seen(path), allow_pickle=False)
             except (OSError, ValueError, EOFError) as error:
                 raise DovetailError(f"{path}: not an array: {error}", "save it with numpy.save") from None
         folder = self.folders[index]
         kind = self.types[index] if self.types else "float32" if folder.name.endswith("_f32") else "uint8"
-        return np.fromfile(path, np.dtype(kind).newbyteorder("<"))
+        return np.fromfile(seen(path), np.dtype(kind).newbyteorder("<"))
 
     def _array(self, index: int, path: Path, shape: tuple[int, ...] | None) -> np.ndarray:
         array = self.raw(index, path)
@@ -157,7 +158,7 @@ def read_calibration_data(tree: Entries, calibration: Entries, asked: VendorSett
         if path is None:
             asked.lack_data(f"{given.where}, cal_data_dir: '{word.raw}' is not there")
             return None
-        image = next((one.name for one in sorted(path.iterdir()) if one.suffix.lower() in _IMAGES), None)
+        image = next((one.name for one in entries(path) if one.suffix.lower() in _IMAGES), None)
         if image is not None:
             asked.lack_data(f"{given.where}, cal_data_dir: images such as {image} are not read here")
             return None
@@ -176,7 +177,7 @@ def _note_raw_pixels(data: CalibrationData, inputs: Entries, asked: VendorSettin
     for index, folder in enumerate(data.folders):
         if data.normalized and data.normalized[index] is not None:
             continue
-        first = next((path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix not in _OWN), None)
+        first = next((path for path in entries(folder) if path.is_file() and path.suffix not in _OWN), None)
         if first is None:
             continue
         try:
@@ -203,7 +204,7 @@ def _found(word: Scalar, folder: Path) -> Path | None:
     """Find a folder relative to the file or to the current folder, like the vendor's tools."""
     path = Path(word.raw)
     candidates = [path] if path.is_absolute() else [folder / path, path]
-    return next((one for one in candidates if one.is_dir()), None)
+    return next((one for one in candidates if seen(one).is_dir()), None)
 
 
 def _is_true(node: Node | None) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.files import seen
 from dovetail.ir import name_of
 
 from dovetail_bpu_int8.facts import extents_of
@@ -188,4 +189,4 @@ def _absolute(word: str, recorded: Mapping[str, Any]) -> str:
     if path.is_absolute():
         return str(path)
     beside = Path(recorded.get("folder", "")) / path
-    return str((beside if beside.exists() else path).absolute())
+    return str((beside if seen(beside).exists() else path).absolute())

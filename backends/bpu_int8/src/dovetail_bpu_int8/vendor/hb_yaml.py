@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dovetail.files import seen
 from dovetail.plugin import DovetailError
 
 from dovetail_bpu_int8.vendor.asked import VendorSettings
@@ -92,7 +93,7 @@ def _read_formats(model: Entries, calibration: Entries, asked: VendorSettings) -
 
 def _read_named_file(node: Node, asked: VendorSettings) -> None:
     path = Path(node.text("quant_config"))
-    path = path if path.is_absolute() or path.exists() else (asked.folder or Path()) / path
+    path = path if path.is_absolute() or seen(path).exists() else (asked.folder or Path()) / path
     try:
         other = read_quant_config_file(path, asked.march)
     except DovetailError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import UsageError
+from dovetail.files import seen
 from dovetail.passes import OBSERVER, BackendChoice, PinOrigin
 from dovetail.plugin import DovetailError, input_data
 
@@ -49,7 +50,7 @@ def model_path(asked: VendorSettings) -> Path:
     written = Path(asked.model.raw)
     candidates = [written] if written.is_absolute() else [(asked.folder or Path()) / written, written]
     for path in candidates:
-        if path.is_file():
+        if seen(path).is_file():
             return path
     looked = " and ".join(str(path) for path in dict.fromkeys(candidates))
     raise FileError(

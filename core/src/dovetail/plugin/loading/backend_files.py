@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.files import seen
 from dovetail.plugin.backend import BackendFormat
 from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.loading.isolation import described
@@ -95,7 +96,7 @@ def use_file(registry: Registry, text: str) -> str:
         return text
     path, options = _split(text)
     file = Path(path).resolve()
-    if not file.is_file():
+    if not seen(file).is_file():
         raise UsageError(f"there is no backend file {path}", "name a file, or a backend that `dovetail backends` lists")
     name, table = format_of(registry, file).name(file), registry.backend
     if name in table and table.entry(name).target != str(file):
@@ -134,7 +135,7 @@ def misnamed_file(module: Any, formats: Sequence[BackendFormat]) -> str:
 def _name(format_: BackendFormat, file: Source) -> str:
     """Return the name of the backend in a file; an error of the format becomes one that names both."""
     try:
-        return format_.name(file)
+        return format_.name(seen(file))
     except DovetailError:
         raise
     except Exception as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.planning.placement import HOST
 from dovetail.plugin.backend import Backend
 from dovetail.plugin.loading.backend_files import named_format_of, names_file, use_file
@@ -88,8 +89,9 @@ def load_backend_file(registry: Registry, source: Source, options: Mapping[str, 
 
     def find(kind: str, name: str) -> Source | None:
         table = getattr(registry, kind)
-        return table[name] if name in table and table.is_file(name) else None
+        return seen(table[name]) if name in table and table.is_file(name) else None
 
+    seen(source)
     title, format_ = named_format_of(registry, source)
     what = f"{source.name}, read by {title},"
     return _made(what, title, lambda: format_.load(source, find, options, frozenset(registry.fact)))

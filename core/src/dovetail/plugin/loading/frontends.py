@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.files import seen
 from dovetail.ir.model import Model
 from dovetail.plugin.frontend import Frontend
 from dovetail.plugin.loading.by_suffix import Installed, chosen_for, installed
@@ -173,7 +174,7 @@ def check_regular(path: Path) -> None:
         DovetailError: Nothing exists there, it is not a regular file, or its path cannot be followed.
     """
     try:
-        mode = path.stat().st_mode
+        mode = seen(path).stat().st_mode
     except FileNotFoundError:
         raise DovetailError(f"{path} does not exist", "check the path of the model") from None
     except (OSError, ValueError) as error:  # no permission, or a name that is too long or holds a NUL

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin import hookspecs
 from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
@@ -63,7 +64,7 @@ class PluginSet:
             return {}
         owner = self.registry.backend.entry(backend).owner
         if names_file(owner):
-            digest = hashlib.sha256(Path(owner).read_bytes()).hexdigest()
+            digest = hashlib.sha256(seen(Path(owner)).read_bytes()).hexdigest()
             return {"distribution": Path(owner).name, "sha256": digest, "path": owner}
         brought = next((f"{owner} {r.version}" for r in self.plugins if r.distribution == owner and r.version), "")
         return {"distribution": brought, "contract": hookspecs.API_VERSION} if brought else {}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 
 LARGEST_TEXT = 32 << 20
 """Bytes; far more than any configuration or table, and YAML of this size takes a minute to parse.
@@ -47,7 +48,7 @@ def check_input(path: Path) -> None:
         UnreadableInput: The file is missing or not a regular file, or its path cannot be resolved.
     """
     with _named(path):
-        _check(path, os.stat(path))
+        _check(path, os.stat(seen(path)))
 
 
 @contextlib.contextmanager
@@ -61,7 +62,7 @@ def open_input(path: Path) -> Iterator[io.BufferedReader]:
         UnreadableInput: The file is missing, not a regular file, or cannot be read.
     """
     with _named(path):
-        descriptor = os.open(path, _READ)
+        descriptor = os.open(seen(path), _READ)
         try:
             _check(path, os.fstat(descriptor))
             file = os.fdopen(descriptor, "rb")
@@ -129,6 +130,7 @@ def open_inside(folder: Path, name: str) -> io.BufferedReader:
         LinkError: It is not a regular file, or the path contains a link.
         OSError: It cannot be read.
     """
+    seen(folder / name)
     with _parent(folder, name) as (at, last):
         descriptor = _opened(last, _FILE, at)
     try:

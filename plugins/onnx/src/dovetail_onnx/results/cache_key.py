@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin import input_data
 from dovetail.plugin.loading import DATA_KINDS
@@ -90,7 +91,7 @@ def _source(table: Table, name: str) -> Any:
 
 def _digest(source: Any) -> str:
     try:
-        return hashlib.sha256(source.read_bytes()).hexdigest() if source is not None else ""
+        return hashlib.sha256(seen(source).read_bytes()).hexdigest() if source is not None else ""
     except OSError:
         return ""
 

@@ -19,6 +19,7 @@ import os
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from dovetail_onnx.saving import data_files, remove_data
 _STAGING = re.compile(r"\.dovetail-[0-9a-f]{16}")
 _DATA = re.compile(r"model-[0-9a-f]{12}\.data")
 _REPLACED, _NEXT = "replaced.json", "next.json"
+_WAIT, _WAITS = 0.05, 1200  # seconds between attempts to lock a folder, and their number
 
 
 def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
@@ -173,14 +175,28 @@ def _read(path: Path) -> bytes:
 def _locked(folder: Path, wait: bool = True) -> Iterator[bool]:
     """Lock out other writers of `folder`; yield False if another one holds the lock and `wait` is false.
 
+    Writers hold it for a few renames. Anybody who may read the folder can hold it longer, so the wait is limited.
+
     If folders cannot be locked (Windows, some network drives), the last of two writers wins, and `load` detects files
     that do not belong together.
+
+    Raises:
+        DovetailError: Another program holds the lock for a minute.
     """
     if os.name == "nt":
         yield True
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield hold(descriptor, wait) is not False
+        locked = hold(descriptor) is not False
+        for _ in range(_WAITS if wait else 0):
+            if locked:
+                break
+            time.sleep(_WAIT)
+            locked = hold(descriptor) is not False
+        if wait and not locked:
+            problem = f"another program has held the lock of {folder} for a minute"
+            raise DovetailError(problem, "end that program, or name a folder that other users cannot open")
+        yield locked
     finally:
         os.close(descriptor)

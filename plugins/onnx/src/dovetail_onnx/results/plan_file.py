@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.ir import gc_paused
 from dovetail.passes import Request
 from dovetail.planning import VERSION, Edit, Plan, PlannedBackend, Remark
@@ -54,7 +55,7 @@ def save_plan(plan: Plan, path: Path) -> None:
     Raises:
         DovetailError: The file cannot be written.
     """
-    if plan.source is not None and plan.source.is_file() and "sha256" not in plan.model:
+    if plan.source is not None and seen(plan.source).is_file() and "sha256" not in plan.model:
         plan.model["sha256"] = file_sha256(plan.source)
     text = json.dumps(plan.as_dict(), indent=1) + "\n" if path.suffix == ".json" else plan_text(plan)
     write_text(path, text)
@@ -101,7 +102,7 @@ def read_plan(path: Path) -> dict[str, Any]:
             found = find_result(path)
             texts = found.texts if found else {}
         path = path / PLAN
-    if PLAN not in texts and not path.exists():
+    if PLAN not in texts and not seen(path).exists():
         raise DovetailError(f"{path} does not exist", "`dovetail plan MODEL -o plan.yaml` makes one")
     with gc_paused():
         return _with_remarks(path, texts)
@@ -111,7 +112,7 @@ def _with_remarks(path: Path, texts: Mapping[str, bytes]) -> dict[str, Any]:
     fields, remarks = parse_plan(_decoded(texts[PLAN]) if PLAN in texts else _read(path), str(path))
     if remarks is not None:
         beside = path.with_name(REMARKS)
-        content = texts.get(REMARKS) or (read_input(beside, _LARGEST) if beside.is_file() else b"")
+        content = texts.get(REMARKS) or (read_input(beside, _LARGEST) if seen(beside).is_file() else b"")
         if hashlib.sha256(content).hexdigest() == remarks.get("sha256"):
             fields["remarks"] = parse_remarks(_decoded(content), str(beside))
         else:

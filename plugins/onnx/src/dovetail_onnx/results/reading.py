@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 
 from dovetail_onnx.files.reading import is_file_inside, open_inside
 from dovetail_onnx.results.committing import finish, stagings
@@ -129,7 +130,7 @@ def _open(found: FoundResult, plugins: PluginSet) -> Model:
     if not data or found.model.parent == found.folder or (found.model.parent / data[0]).is_file():
         return open_file(found.model, plugins)
     beside = found.folder / MODEL
-    return open_object(found.model.read_bytes(), plugins.registry, beside)
+    return open_object(seen(found.model).read_bytes(), plugins.registry, beside)
 
 
 def _map_weights(model: Model) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.plugin.loading import check_regular
 from dovetail.text import printable
 
@@ -114,7 +115,7 @@ def read_program(path: Path) -> LegacyProgram:
     """
     check_regular(path)
     try:
-        content = path.read_bytes()
+        content = seen(path).read_bytes()
     except OSError as error:
         raise DovetailError(f"{path} cannot be read: {error.strerror or error}", "check the path") from error
     return parse_program(content, str(path))

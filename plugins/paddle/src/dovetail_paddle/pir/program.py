@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.plugin.loading import check_regular
 from dovetail.text import printable
 from dovetail_onnx.files.parsing import Malformed, parse_json
@@ -38,7 +39,7 @@ def read_pir(path: Path, parameters: Path) -> ir.Model:
     try:
         if path.stat().st_size > _LARGEST:
             raise DovetailError(f"{path} is larger than {_LARGEST >> 20} MiB", "this is no program of Paddle")
-        document = parse_json(path.read_bytes())
+        document = parse_json(seen(path).read_bytes())
     except OSError as error:
         raise DovetailError(f"{path} cannot be read: {error.strerror or error}", "check the path") from error
     except Malformed as error:

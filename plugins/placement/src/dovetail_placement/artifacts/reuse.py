@@ -8,24 +8,25 @@ holds it.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import re
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.files import seen
 from dovetail.plugin import Artifact, Call, Emitter, StandIn, input_data
 from dovetail.plugin.loading import ArtifactFolder
 from dovetail_onnx import ARTIFACTS, file_sha256, skeleton_of, tensor_chunks
 from dovetail_onnx.files.source_state import source_state
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.plugin import EmittedRegion
@@ -156,7 +157,8 @@ def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegi
     state = source_state(tuple(sorted(code)))
     about = (name, version, owner, _version(owner), state, ctx.files_wanted, emitter.whole)
     given = (region.backend.name, sorted(region.backend.chosen.items()), region.nodes, options)
-    values: tuple[object, ...] = (region.quantized_values, region.inputs, region.outputs)
+    named = [(file, file_sha256(seen(Path(file)))) for file in sorted({*_files_in(given)})]
+    values: tuple[object, ...] = (region.quantized_values, region.inputs, region.outputs, named)
     if emitter.reads_samples:
         samples = ctx.analysis(_Samples, ctx.outcome.decided)
         if not samples.digest:
@@ -168,6 +170,19 @@ def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegi
     anywhere = found.hexdigest()
     found.update(region.name.encode())
     return Keys(anywhere, found.hexdigest())
+
+
+def _files_in(value: object) -> Iterator[str]:
+    """Yield the texts in options that name files, such as tables for the tool, whose content counts."""
+    if isinstance(value, str):
+        with contextlib.suppress(OSError, ValueError):  # too long, or with characters that no path has
+            if Path(value).is_file():
+                yield value
+    elif isinstance(value, Mapping):
+        yield from _files_in(list(value.items()))
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _files_in(one)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
+from dovetail.files import seen
 from dovetail.passes import Pass
 from dovetail.planning import Plan
 from dovetail.plugin import TemporaryFolder
@@ -109,7 +110,7 @@ class Saved:
 
     def __init__(self, path: Path | None, digest: str, name: str = ""):
         what = f"plan: {path or name}, which has the weights that data has changed,"
-        if path is None or not path.is_file():
+        if path is None or not seen(path).is_file():
             raise DovetailError(f"{what} is missing", _HINT)
         if file_sha256(path) != digest:
             raise DovetailError(f"{what} is not the file that was saved with the plan", _HINT)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import entries
 from dovetail.plugin.loading import described, own_output
 from dovetail_onnx.files.locations import is_remote, local_path
 from dovetail_onnx.files.reading import check_input, open_input
@@ -52,26 +53,26 @@ def _walk(path: Path) -> Iterator[tuple[Path, list[Path]]]:
     stack = [path]
     while stack:
         folder = stack.pop()
-        entries = _entries(folder, seen)
-        files = [entry for entry in entries if entry.suffix in ENDINGS and not entry.is_dir()]
+        inside = _entries(folder, seen)
+        files = [entry for entry in inside if entry.suffix in ENDINGS and not entry.is_dir()]
         for file in files:
             check_input(file)
         yield folder, files
         if files or folder == path:
-            stack += [entry for entry in reversed(entries) if entry.is_dir()]
+            stack += [entry for entry in reversed(inside) if entry.is_dir()]
 
 
 def _entries(folder: Path, seen: dict[tuple[int, int], Path]) -> list[Path]:
     try:
         status = os.stat(folder)
-        entries = sorted(folder.iterdir())
+        found = entries(folder)
     except OSError as error:
         raise DovetailError(f"{folder}: cannot be read: {error.strerror or error}") from None
     identity = (status.st_dev, status.st_ino)
     if identity in seen:
         raise DovetailError(f"{folder} is {seen[identity]} once more", "remove the link; samples are read once")
     seen[identity] = folder
-    return entries
+    return found
 
 
 Read = Callable[[], Arrays]  # the arrays of one batch
