@@ -50,6 +50,7 @@ EXCEPTIONS = {
     "dovetail_quantize.refining.record": "output, and files of plans, which the plan's digest decides",
     "dovetail_report.": COMMANDS,
     "dovetail_runtime.data.array_files": "a file that `open_input` opened",
+    "dovetail_runtime.foreign_programs": "lists artifacts of a result, to refuse what its manifest lacks",
     "dovetail_runtime.machine": "installed",
     "dovetail_runtime.processor": "the processor, which the fingerprint of the machine counts",
     "dovetail_runtime.tool_worker": OWN,
