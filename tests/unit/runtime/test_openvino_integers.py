@@ -151,3 +151,14 @@ def test_bounds_that_are_given_are_limited_to_32_bits():
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
     for end, rows in ((2**63 - 1, 3), (2**32, 3), (2, 2), (-(2**63), 0), (-(2**32), 0), (-1, 2)):
         assert result.run({"x": np.ones((3, 4), np.float32), "end": np.array([end])})["y"].shape == (rows, 4), end
+
+
+def test_large_results_are_written_whatever_was_in_their_memory(monkeypatch):
+    """Arrays of fixed extents are bound to the request before it runs, without a look at what they hold."""
+    text = """<ir_version: 10, opset_import: ["": 22]> g (float[8192,4] x) => (int64[8192] y) {
+        y = ArgMax<axis = 1, keepdims = 0>(x) }"""
+    result = dovetail.compile(onnx.parser.parse_model(text), ["cpu-bf16"], verify=False)
+    assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
+    x = np.random.default_rng(0).standard_normal((8192, 4)).astype(np.float32)
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float: np.full(shape, 2**62).astype(dtype))
+    np.testing.assert_array_equal(result.run({"x": x})["y"], x.argmax(1))
