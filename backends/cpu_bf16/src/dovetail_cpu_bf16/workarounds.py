@@ -61,6 +61,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
             _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
+        _normalize_bias(operations)
         _replace_empty_gathers(operations)
         remove_idle_strides(operations)
         repair_loops(operations)
@@ -222,6 +223,29 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
             number = smallest.smallest_subnormal if smallest.bits == 16 else smallest.smallest_normal
             made = opset13.constant(np.full(constant.get_output_shape(0), number, np.float32), kind)
             port.replace_source_output(made.output(0))
+
+
+def _normalize_bias(operations: list[ov.Node]) -> None:
+    """Replace an LRN whose bias is not an integer by one with the bias 1 or -1, and a factor.
+
+    The kernel cuts the bias to an integer. `x / (b + s)^beta` is `|b|^-beta * x / (±1 + s / |b|)^beta`.
+    """
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        attributes = node.get_attributes() if node.get_type_name() == "LRN" else {}
+        bias = attributes.get("bias", 1.0)
+        if bias == int(bias):
+            continue
+        size, alpha, beta = (attributes[name] for name in ("size", "alpha", "beta"))
+        scaled = opset13.lrn(*node.input_values(), alpha / abs(bias), beta, math.copysign(1.0, bias), size)
+        factor = opset13.constant(np.float32(abs(bias) ** -beta))
+        made = opset13.multiply(scaled, opset13.convert_like(factor, scaled))
+        scaled.set_friendly_name(f"{node.get_friendly_name()}/unscaled")
+        made.set_friendly_name(node.get_friendly_name())
+        made.output(0).set_names(node.output(0).get_names())
+        node.output(0).replace(made.output(0))
 
 
 def _replace_empty_gathers(operations: list[ov.Node]) -> None:
