@@ -185,7 +185,9 @@ def right_answer(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[
         pass
     if found is None:
         return evaluated, "evaluator alone" if evaluated is not None else "neither"
-    return found, "" if evaluated is None or same(found, evaluated) else f"the evaluator gives {shown(found, evaluated)}"
+    return found, "" if evaluated is None or same(
+        found, evaluated
+    ) else f"the evaluator gives {shown(found, evaluated)}"
 
 
 def same(one: np.ndarray, other: np.ndarray) -> bool:
@@ -236,7 +238,9 @@ def serve(backend: str) -> None:
                     answer["placed"] = any(
                         node.backend != "host" for node in result.plan.nodes if node.op_type == tested
                     )
-                    answer["beside"] = any(node.backend != "host" and node.op_type == "Cast" for node in result.plan.nodes)
+                    answer["beside"] = any(
+                        node.backend != "host" and node.op_type == "Cast" for node in result.plan.nodes
+                    )
                     if not same(right, found):
                         answer["differs"] = shown(right, found)
                 except Exception as error:

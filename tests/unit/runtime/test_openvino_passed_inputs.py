@@ -154,7 +154,9 @@ def checked_alone(tmp_path, *arguments: object) -> str:
     environment = {**os.environ, "DOVETAIL_RESULT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": os.getcwd()}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     lines = done.stdout.splitlines()
-    assert done.returncode == 0 and not done.stdout.endswith("placed 0\n"), f"{lines[-1:]} ended with {done.returncode}: {done.stderr[-500:]}"
+    assert done.returncode == 0 and not done.stdout.endswith("placed 0\n"), (
+        f"{lines[-1:]} ended with {done.returncode}: {done.stderr[-500:]}"
+    )
     return "\n".join(f"{lines[at - 1]}: {line}" for at, line in enumerate(lines) if line.startswith("WRONG"))
 
 

@@ -62,6 +62,7 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
         _normalize_bias(operations)
+        _compare_with_zero(operations)
         _replace_empty_gathers(operations)
         remove_idle_strides(operations)
         repair_loops(operations)
@@ -243,6 +244,24 @@ def _normalize_bias(operations: list[ov.Node]) -> None:
         factor = opset13.constant(np.float32(abs(bias) ** -beta))
         made = opset13.multiply(scaled, opset13.convert_like(factor, scaled))
         scaled.set_friendly_name(f"{node.get_friendly_name()}/unscaled")
+        made.set_friendly_name(node.get_friendly_name())
+        made.output(0).set_names(node.output(0).get_names())
+        node.output(0).replace(made.output(0))
+
+
+def _compare_with_zero(operations: list[ov.Node]) -> None:
+    """Replace conversions of 32-bit integers to Booleans by comparisons with zero: the least integer becomes false."""
+    import numpy as np
+    from openvino import opset13
+
+    for node in operations:
+        if node.get_type_name() != "Convert" or node.get_output_element_type(0).get_type_name() != "boolean":
+            continue
+        source = node.input_value(0)
+        if source.get_element_type().get_type_name() not in ("i32", "i64"):
+            continue
+        zero = opset13.constant(np.array(0), source.get_element_type())
+        made = opset13.not_equal(source, zero)
         made.set_friendly_name(node.get_friendly_name())
         made.output(0).set_names(node.output(0).get_names())
         node.output(0).replace(made.output(0))
