@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 import warnings
 
 import numpy as np
 import onnx
+from sweeping import answers, references, summary
 
 TYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")
 NUMBER = {"float": 1, "uint8": 2, "int8": 3, "uint16": 4, "int16": 5, "int32": 6, "int64": 7, "bool": 9, "float16": 10,
@@ -40,7 +40,8 @@ UNARY = {
     "ScatterND add": 'ScatterND<reduction = "add">({0}, points, three)', "Compress": "Compress<axis = 0>({0}, some)",
     "CumSum": "CumSum({0}, axis)", "CumSum reverse": "CumSum<reverse = 1, exclusive = 1>({0}, axis)",
     "ReduceSum": "ReduceSum({0}, first)", "ReduceSum of all": "ReduceSum<keepdims = 0>({0})",
-    "ReduceMax": "ReduceMax({0}, first)", "ReduceMin": "ReduceMin({0}, second)", "ReduceProd": "ReduceProd({0}, second)",
+    "ReduceMax": "ReduceMax({0}, first)", "ReduceMin": "ReduceMin({0}, second)",
+    "ReduceProd": "ReduceProd({0}, second)",
     "ReduceMean": "ReduceMean({0}, second)", "ReduceL1": "ReduceL1({0}, second)", "ReduceL2": "ReduceL2({0}, second)",
     "ReduceSumSquare": "ReduceSumSquare({0}, second)", "ArgMax": "ArgMax<axis = 1>({0})",
     "ArgMin": "ArgMin<axis = 1>({0})", "ArgMax last": "ArgMax<axis = 1, select_last_index = 1>({0})",
@@ -56,7 +57,8 @@ BINARY = {
     "Mod": "Mod({0}, {1})", "Mod as in C": "Mod<fmod = 1>({0}, {1})", "Max": "Max({0}, {1})", "Min": "Min({0}, {1})",
     "Max of three": "Max({0}, {1}, low)", "And": "And({0}, {1})", "Or": "Or({0}, {1})", "Xor": "Xor({0}, {1})",
     "BitwiseAnd": "BitwiseAnd({0}, {1})", "BitwiseOr": "BitwiseOr({0}, {1})", "BitwiseXor": "BitwiseXor({0}, {1})",
-    "BitShift left": 'BitShift<direction = "LEFT">({0}, {1})', "BitShift right": 'BitShift<direction = "RIGHT">({0}, {1})',
+    "BitShift left": 'BitShift<direction = "LEFT">({0}, {1})',
+    "BitShift right": 'BitShift<direction = "RIGHT">({0}, {1})',
     "Equal": "Equal({0}, {1})", "Less": "Less({0}, {1})", "Greater": "Greater({0}, {1})", "LessOrEqual":
     "LessOrEqual({0}, {1})", "GreaterOrEqual": "GreaterOrEqual({0}, {1})", "Where": "Where(some2, {0}, {1})",
     "Pow": "Pow({0}, {1})", "PRelu": "PRelu({0}, {1})", "MatMul": "MatMul({0}, {1})", "Gemm": "Gemm({0}, {1})",
@@ -67,7 +69,8 @@ CONSTANTS = {
     "flat": "int64[1] flat = {-1}", "first": "int64[1] first = {0}", "second": "int64[1] second = {1}",
     "wider": "int64[3] wider = {2, 1, 1}", "twos": "int64[2] twos = {2, 2}", "pads": "int64[4] pads = {1, 1, 0, 2}",
     "places": "int64[3] places = {-1, 0, 1}", "axis": "int64 axis = {1}", "two": "int64[1] two = {2}",
-    "depth": "int64 depth = {7}", "points": "int64[3,2] points = {0, 1, -1, -1, 0, 1}", "crop": "int64[2] crop = {4, 15}",
+    "depth": "int64 depth = {7}", "points": "int64[3,2] points = {0, 1, -1, -1, 0, 1}",
+    "crop": "int64[2] crop = {4, 15}",
     "some": "bool[12] some = {1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 0}", "scales": "float[4] scales = {1, 1, 2, 2}",
 }  # fmt: skip
 FORMS = ("own", "then int64", "from int32", "from float")
@@ -114,12 +117,11 @@ def model_of(name: str, type_: str, form: str, to: str = "") -> tuple[onnx.Model
         "limit": f"{type_} limit = {{11}}", "delta": f"{type_} delta = {{3}}",
         "lengths": f"int64[12] lengths = {{{', '.join(str(at + 1) for at in range(12))}}}",
         "some2": f"bool[12] some2 = {{{', '.join(str(at % 2) for at in range(12))}}}",
-        "c144": "int64[3] c144 = {1, 12, 12}", "i144": "int64[4] i144 = {1, 1, 12, 12}", "d144": "int64[4] d144 = {1, 4, 6, 6}",
+        "c144": "int64[3] c144 = {1, 12, 12}", "i144": "int64[4] i144 = {1, 1, 12, 12}",
+        "d144": "int64[4] d144 = {1, 4, 6, 6}",
     }  # fmt: skip
     source, body = "i", ""
-    if form == "from int32":
-        body, source = f"a = Cast<to = {NUMBER[type_]}>(i) ", "a"
-    elif form == "from float":
+    if form in ("from int32", "from float"):
         body, source = f"a = Cast<to = {NUMBER[type_]}>(i) ", "a"
     for view, shape in (("cube", "c144"), ("image", "i144"), ("deep", "d144")):
         if f"({view}" in template:
@@ -166,23 +168,7 @@ def model_of(name: str, type_: str, form: str, to: str = "") -> tuple[onnx.Model
 
 def right_answer(proto: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[np.ndarray | None, str]:
     """Return what ONNX Runtime computes without optimizations, or the evaluator of onnx; and whether both differ."""
-    import onnxruntime
-    from onnx.reference import ReferenceEvaluator
-
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.log_severity_level = 4
-    found = evaluated = None
-    try:
-        found = onnxruntime.InferenceSession(proto.SerializeToString(), options).run(["y"], feeds)[0]
-    except Exception:  # no kernel
-        pass
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            evaluated = ReferenceEvaluator(proto).run(["y"], feeds)[0]
-    except Exception:  # not implemented
-        pass
+    found, evaluated = (None if results is None else results[0] for results in references(proto, feeds))
     if found is None:
         return evaluated, "evaluator alone" if evaluated is not None else "neither"
     return found, "" if evaluated is None or same(
@@ -225,7 +211,7 @@ def serve(backend: str) -> None:
     for line in sys.stdin:
         name, type_, form, to = json.loads(line)
         made = model_of(name, type_, form, to)
-        answer: dict[str, object] = {"name": name, "type": type_, "form": form}
+        answer: dict[str, object] = {}
         if made is not None:
             proto, feeds = made
             right, doubt = right_answer(proto, feeds)
@@ -248,32 +234,6 @@ def serve(backend: str) -> None:
         print(json.dumps(answer), flush=True)
 
 
-def answers(backend: str, todo: list[tuple[str, str, str, str]]) -> list[dict]:
-    """Run jobs in a process of its own, which is started again where it ends."""
-    found: list[dict] = []
-    while len(found) < len(todo):
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--serve", backend], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        assert process.stdin and process.stdout
-        for job in todo[len(found) :]:
-            try:
-                print(json.dumps(job), file=process.stdin, flush=True)
-                line = process.stdout.readline()
-            except BrokenPipeError:
-                line = ""
-            if not line:
-                name, type_, form, _ = job
-                code = process.wait()
-                found.append({"name": name, "type": type_, "form": form, "differs": f"the process ends with {code}"})
-                break
-            found.append(json.loads(line))
-        process.stdin.close()
-        process.wait()
-    return found
-
-
 def main() -> None:
     """Try all jobs on every backend."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -287,13 +247,8 @@ def main() -> None:
         return
     todo, everything = jobs(options.only), {}
     for backend in options.backend:
-        found = everything[backend] = answers(backend, todo)
-        for answer in found:
-            if "differs" in answer:
-                print(backend, answer["name"], answer["type"], answer["form"], answer["differs"], flush=True)
-        known = [answer for answer in found if "placed" in answer]
-        placed, wrong = sum(bool(answer["placed"]) for answer in known), sum("differs" in answer for answer in found)
-        print(f"{backend}: {len(known)} cases, {placed} with the operator on it, {wrong} differ", flush=True)
+        found = everything[backend] = answers(__file__, backend, todo)
+        print(summary(backend, found), flush=True)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as out:
             json.dump(everything, out, indent=1)

@@ -217,6 +217,7 @@ def test_integers_at_the_ends_of_their_types_are_those_of_onnx(text, kind):
 )
 def test_integers_that_stay_within_their_types_stay(text):
     graph = f"""<ir_version: 10, opset_import: ["": 18]> g (uint8[N] bytes, float[N,4] x) => (z, y) <
-        float[4,4] w = {{1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}}, uint8 seven = {{7}}> {{ m = MatMul(x, w) z = Relu(m) {text} }}"""
+        float[4,4] w = {{1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}}, uint8 seven = {{7}}> {{
+        m = MatMul(x, w) z = Relu(m) {text} }}"""
     result = dovetail.compile(onnx.parser.parse_model(graph), ["cpu-bf16"], verify=False)
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}

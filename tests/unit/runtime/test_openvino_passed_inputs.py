@@ -21,6 +21,8 @@ NOTHING = {
     "one value that is two outputs": "y = Cast<to = {own}>(x) b = Cast<to = {own}>(x)",
     "an input that is converted and passed": "y = Cast<to = {own}>(x) b = Identity(x)",
     "a Cast to the next wider type and back": "a = Cast<to = {wider}>(x) y = Cast<to = {own}>(a)",
+    "a Cast to float16 and back": "a = Cast<to = 10>(x) y = Cast<to = {own}>(a)",
+    "a Cast to bfloat16 and back": "a = Cast<to = 16>(x) y = Cast<to = {own}>(a)",
     "an Identity": "y = Identity(x)",
     "a Dropout": "y = Dropout(x) b = Abs(x)",
     "a Dropout of a Cast": "a = Cast<to = {own}>(x) y = Dropout(a)",
@@ -52,15 +54,16 @@ NOTHING = {
     " {type}[M,8] w) {{ d = Identity(c) w = Cast<to = {own}>(v) }}>",
 }
 """Graphs whose `y` is `x`. Braces are filled with the type, its number in ONNX, and that of the next wider one."""
-TYPES = {"float": (1, 11), "int32": (6, 7), "float16": (10, 1), "bool": (9, 2), "uint8": (2, 3), "int64": (7, 6)}
+TYPES = {"float": (1, 11), "int32": (6, 7), "float16": (10, 1), "bool": (9, 2), "uint8": (2, 5), "int64": (7, 11)}
 CONSTANTS = {
     "same": "int64[2] same = {0, 8}", "cube": "int64[3] cube = {0, 2, 4}", "first": "int64[1] first = {0}",
-    "last": "int64[1] last = {1}", "endless": "int64[1] endless = {4611686018427387904}", "row": "int64[2] row = {1, 8}",
+    "last": "int64[1] last = {1}", "endless": "int64[1] endless = {4611686018427387904}",
+    "row": "int64[2] row = {1, 8}",
     "nothing": "int64[4] nothing = {0, 0, 0, 0}", "once": "int64[2] once = {1, 1}", "trips": "int64 trips = {3}",
     "all": "int64[8] all = {0, 1, 2, 3, 4, 5, 6, 7}", "yes": "bool yes = {1}", "zero": "%s zero = {0}",
     "one": "%s one = {1}",
 }  # fmt: skip
-FEW = ["a Cast to the same type", "a Cast to the next wider type and back", "a Dropout", "two Reshapes", "an Identity"]
+FEW = ["a Cast to the same type", "a Cast to float16 and back", "a Dropout", "two Reshapes", "an Identity"]
 STARTS = ("compiled", "opened", "opened again")
 
 
@@ -73,9 +76,9 @@ def model_of(name: str, type_: str, extent: str, beside: bool) -> onnx.ModelProt
     outputs = ["y", *(["b"] if " b = " in body and "b, " not in body else [])]
     if "(b)" in body or "(a, b)" in body:
         outputs = ["y"]
-    other = " z = Softmax(q)" if beside else ""
+    other, beside_x = (" z = Softmax(q)", f", float[{extent},4] q") if beside else ("", "")
     text = (
-        f'<ir_version: 10, opset_import: ["": 22]> g ({type_}[{extent},8] x{f", float[{extent},4] q" if beside else ""})'
+        f'<ir_version: 10, opset_import: ["": 22]> g ({type_}[{extent},8] x{beside_x})'
         f" => ({', '.join([*outputs, *(['z'] if beside else [])])})"
         f" <{', '.join(constants)}> {{ {body}{other} }}"
     ).replace(" <> ", " ")
@@ -95,7 +98,8 @@ def numbers(rng: np.random.Generator, type_: str, rows: int) -> np.ndarray:
     if type_ == "bool":
         return rng.random((rows, 8)) < 0.5
     if type_.startswith("float"):
-        return (rng.standard_normal((rows, 8)) * 9).astype({"float": np.float32, "float16": np.float16}[type_])
+        held = rng.integers(-100, 100, (rows, 8)) / 8  # what the narrowest type holds
+        return held.astype({"float": np.float32, "float16": np.float16}[type_])
     kind = np.iinfo(np.int32 if type_ == "int64" else type_)
     return rng.integers(kind.min, kind.max, (rows, 8), endpoint=True).astype(type_)
 
@@ -123,7 +127,7 @@ def check(backend: str, start: str, names: list[str], types: list[str], calls: i
             for extent in ("N", "5", "4096"):
                 for beside in (False, True):
                     model = model_of(name, type_, extent, beside)
-                    if not is_valid(model):
+                    if not is_valid(model) or "and back" in name and "float16" in name and type_ != "float":
                         continue
                     print("case", name, type_, extent, beside, flush=True)
                     data = {"data": data_of(type_, extent, beside)} if backend == "cpu-int8 with data" else {}
@@ -136,6 +140,7 @@ def check(backend: str, start: str, names: list[str], types: list[str], calls: i
                         session = dovetail.InferenceSession(model.SerializeToString(), backend=target)
                         if start == "opened again":
                             session = dovetail.InferenceSession(model.SerializeToString(), backend=target)
+                        placed += 1
                         run = lambda feeds, of=session: of.run(["y"], feeds)[0]  # noqa: E731
                     wrong = wrong_calls(run, type_, extent, beside, calls)
                     if wrong:

@@ -54,7 +54,7 @@ def explored(operator: str, cases: Sequence[ProbeCase]) -> Exploration:
     """
     samples = [case.sample for case in cases if case.sample is not None]
     labels = {id(case.sample): case.label for case in cases}
-    chosen = _diverse(samples)
+    chosen = diverse(samples)
     for number, sample in enumerate(chosen):
         label = labels[id(sample)]
         for what, changed in _changes(sample, samples, number == 0):
@@ -69,7 +69,7 @@ def explored(operator: str, cases: Sequence[ProbeCase]) -> Exploration:
             yield from _limits(operator, label, sample)
 
 
-def _diverse(samples: Sequence[NodeSample]) -> list[NodeSample]:
+def diverse(samples: Sequence[NodeSample]) -> list[NodeSample]:
     """Return a few samples that differ in attributes, ranks and constants."""
     seen: dict[object, NodeSample] = {}
     for sample in samples:
@@ -86,7 +86,7 @@ def _changes(sample: NodeSample, others: Sequence[NodeSample], first: bool) -> I
             flipped = not sample.constant[index]
             yield f"input {index} {'constant' if flipped else 'computed'}", sample.with_constant(index, flipped)
     yield from _ports(sample)
-    yield from _attributes(sample, others)
+    yield from attribute_changes(sample, others)
     if first:
         yield from _ranks(sample)
         yield from _versions(sample)
@@ -148,7 +148,7 @@ def _ports(sample: NodeSample) -> Iterator[tuple[str, NodeSample]]:
         yield "one output less", replace(sample, outputs=sample.outputs - 1)
 
 
-def _attributes(sample: NodeSample, others: Sequence[NodeSample]) -> Iterator[tuple[str, NodeSample]]:
+def attribute_changes(sample: NodeSample, others: Sequence[NodeSample]) -> Iterator[tuple[str, NodeSample]]:
     """Yield samples with other values of attributes: those of other tests, the default, and small numbers."""
     schema = sample.schema()
     for name, attribute in schema.attributes.items():
