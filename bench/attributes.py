@@ -107,7 +107,7 @@ def serve(backend: str) -> None:
                 if all(said):
                     answer["differs"] = said[0]
             except Exception as error:
-                answer["differs"] = f"{type(error).__name__}: {str(error)[:160]}"
+                answer["error"] = f"{type(error).__name__}: {str(error)[:160]}"  # it is not silent
         print(json.dumps(answer), flush=True)
 
 
