@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError
 
+from dovetail_cpu_bf16.cut_numbers import compare_with_zero, normalize_bias
 from dovetail_cpu_bf16.decompositions import fusion_barrier
 from dovetail_cpu_bf16.float32_marks import CONTROL_FLOW, with_bodies
 from dovetail_cpu_bf16.frontend_input import remove_idle_strides
@@ -61,8 +62,8 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
             _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
-        _normalize_bias(operations)
-        _compare_with_zero(operations)
+        normalize_bias(operations)
+        compare_with_zero(operations)
         _replace_empty_gathers(operations)
         remove_idle_strides(operations)
         repair_loops(operations)
@@ -224,47 +225,6 @@ def _replace_zero_parameters(operations: list[ov.Node]) -> None:
             number = smallest.smallest_subnormal if smallest.bits == 16 else smallest.smallest_normal
             made = opset13.constant(np.full(constant.get_output_shape(0), number, np.float32), kind)
             port.replace_source_output(made.output(0))
-
-
-def _normalize_bias(operations: list[ov.Node]) -> None:
-    """Replace an LRN whose bias is not an integer by one with the bias 1 or -1, and a factor.
-
-    The kernel cuts the bias to an integer. `x / (b + s)^beta` is `|b|^-beta * x / (±1 + s / |b|)^beta`.
-    """
-    import numpy as np
-    from openvino import opset13
-
-    for node in operations:
-        attributes = node.get_attributes() if node.get_type_name() == "LRN" else {}
-        bias = attributes.get("bias", 1.0)
-        if bias == int(bias):
-            continue
-        size, alpha, beta = (attributes[name] for name in ("size", "alpha", "beta"))
-        scaled = opset13.lrn(*node.input_values(), alpha / abs(bias), beta, math.copysign(1.0, bias), size)
-        factor = opset13.constant(np.float32(abs(bias) ** -beta))
-        made = opset13.multiply(scaled, opset13.convert_like(factor, scaled))
-        scaled.set_friendly_name(f"{node.get_friendly_name()}/unscaled")
-        made.set_friendly_name(node.get_friendly_name())
-        made.output(0).set_names(node.output(0).get_names())
-        node.output(0).replace(made.output(0))
-
-
-def _compare_with_zero(operations: list[ov.Node]) -> None:
-    """Replace conversions of 32-bit integers to Booleans by comparisons with zero: the least integer becomes false."""
-    import numpy as np
-    from openvino import opset13
-
-    for node in operations:
-        if node.get_type_name() != "Convert" or node.get_output_element_type(0).get_type_name() != "boolean":
-            continue
-        source = node.input_value(0)
-        if source.get_element_type().get_type_name() not in ("i32", "i64"):
-            continue
-        zero = opset13.constant(np.array(0), source.get_element_type())
-        made = opset13.not_equal(source, zero)
-        made.set_friendly_name(node.get_friendly_name())
-        made.output(0).set_names(node.output(0).get_names())
-        node.output(0).replace(made.output(0))
 
 
 def _replace_empty_gathers(operations: list[ov.Node]) -> None:
