@@ -72,7 +72,9 @@ def model_of(name: str, type_: str, extent: str, beside: bool) -> onnx.ModelProt
     own, wider = TYPES[type_]
     body = NOTHING[name].format(type=type_, own=own, wider=wider)
     tokens = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
-    constants = [text % type_ if "%s" in text else text for word, text in CONSTANTS.items() if word in tokens]
+    constants = [text.replace("%s", type_) for word, text in CONSTANTS.items() if word in tokens]
+    if type_ == "float16":  # literals are the bits of the number
+        constants = [text.replace("one = {1}", "one = {15360}") for text in constants]
     outputs = ["y", *(["b"] if " b = " in body and "b, " not in body else [])]
     if "(b)" in body or "(a, b)" in body:
         outputs = ["y"]
