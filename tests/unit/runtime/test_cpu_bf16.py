@@ -42,6 +42,7 @@ def test_registration_names_things_and_imports_nothing_heavy():
         ("edit", "clamp-comparisons"),
         ("edit", "early-casts"),
         ("edit", "expand-tiles"),
+        ("edit", "explicit-pads"),
         *registered,
     }
     code = (

@@ -165,6 +165,12 @@ REPAIRED["boxes whose number of samples is left out"] = (
         y = RoiAlign<output_height = 2, output_width = 2>(x, boxes, images) }""",
     {"x": (1, 8, 5, 6)},
 )
+for bias, alpha, beta in ((1.5, 0.1, 0.75), (0.5, 0.0001, 1.0), (2.25, 0.1, 0.5)):
+    REPAIRED[f"a normalization across channels with the bias {bias}"] = (
+        f"""g (float[N,6,3,3] x) => (float[N,6,3,3] y) {{
+            y = LRN<size = 3, alpha = {alpha}, beta = {beta}, bias = {bias}>(x) }}""",
+        {"x": (2, 6, 3, 3)},
+    )
 REPAIRED["the sign of what a byte stands for"] = (
     """g (float[2,64] x) => (float[2,64] y) <float s = {0.05}, uint8 z = {120}> {
         q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Sign(d) }""",
@@ -246,6 +252,11 @@ LEFT_TO_HOST = {
         """g (float[N,3] x) => (int8[N,3] y) <float[2] s = {0.04, 0.02}, int8[2] z = {0, 0}> {
             y = QuantizeLinear<axis = 0>(x, s, z) }""",
         "axis = 0",
+    ),
+    "ConvTranspose": (
+        f"""g (float[N,1,H,W] x) => (float[N,2,A,B] y) <float[1,2,3,3] w = {{{numbers(18)}}}> {{
+            y = ConvTranspose<strides = [2,2], output_shape = [8,8]>(x, w) }}""",
+        "output_shape = [8, 8]",
     ),
     "Scan": (
         """g (float[2,3,2] x, float[3,2] start) => (float[3,2] y) { y, all = Scan<num_scan_inputs = 1,
@@ -421,3 +432,27 @@ def test_attention_in_one_operation_without_keys_is_an_error():
     session.run(feeds)
     with pytest.raises(DovetailError, match="attention has no keys"):
         session.run(feeds | {name: np.ones((1, 2, 0, 4), np.float32) for name in "kv"})
+
+
+PADDED = [
+    'auto_pad = "SAME_UPPER"', 'auto_pad = "SAME_LOWER"', 'auto_pad = "VALID"', "output_shape = [8,8]",
+    'output_shape = [8,8], auto_pad = "SAME_UPPER"', 'output_shape = [7,8], auto_pad = "SAME_LOWER"',
+    "output_shape = [7,7], output_padding = [1,1]", "output_shape = [9,10]", "pads = [1,0,0,1]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", [2, 3, 4])
+@pytest.mark.parametrize("attributes", PADDED)
+def test_padding_of_transposed_convolutions_is_that_of_onnx(attributes, kernel):
+    """Also where the batch is open, and where nothing at the border of the region shows another shape."""
+    text = f"""<ir_version: 10, opset_import: ["": 22]> g (float[N,2,4,4] x) => (float[N,3,1,1] z) <
+        float[2,3,{kernel},{kernel}] w = {{{numbers(6 * kernel * kernel)}}}> {{
+        y = ConvTranspose<strides = [2,2], {attributes}>(x, w) z = GlobalAveragePool(y) }}"""
+    model = onnx.parser.parse_model(text)
+    compiled = dovetail.compile(model, ["cpu-bf16:policies=autocast"], verify=False, high=["type:ConvTranspose"])
+    x = RNG.standard_normal((2, 2, 4, 4)).astype(np.float32)
+    try:
+        right = OnnxRuntimeCpu().load(RegionModel(parse(text)), {}).run({"x": x})["z"]
+    except DovetailError:
+        pytest.skip("ONNX Runtime refuses it")
+    np.testing.assert_allclose(compiled.run({"x": x})["z"], right, rtol=1e-3, atol=1e-4)

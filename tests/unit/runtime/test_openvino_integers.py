@@ -151,3 +151,73 @@ def test_bounds_that_are_given_are_limited_to_32_bits():
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
     for end, rows in ((2**63 - 1, 3), (2**32, 3), (2, 2), (-(2**63), 0), (-(2**32), 0), (-1, 2)):
         assert result.run({"x": np.ones((3, 4), np.float32), "end": np.array([end])})["y"].shape == (rows, 4), end
+
+
+def test_large_results_are_written_whatever_was_in_their_memory(monkeypatch):
+    """Arrays of fixed extents are bound to the request before it runs, without a look at what they hold."""
+    text = """<ir_version: 10, opset_import: ["": 22]> g (float[8192,4] x) => (int64[8192] y) {
+        y = ArgMax<axis = 1, keepdims = 0>(x) }"""
+    result = dovetail.compile(onnx.parser.parse_model(text), ["cpu-bf16"], verify=False)
+    assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
+    x = np.random.default_rng(0).standard_normal((8192, 4)).astype(np.float32)
+    monkeypatch.setattr(np, "empty", lambda shape, dtype=float: np.full(shape, 2**62).astype(dtype))
+    np.testing.assert_array_equal(result.run({"x": x})["y"], x.argmax(1))
+
+
+OTHERWISE = {  # what OpenVINO rounds, limits or does not wrap, and what it reads with a sign
+    "y = Div(a, b)": ("int8", "uint8"),
+    "y = Add(a, b)": ("int8", "uint8", "uint32"),
+    "y = Sub(a, b)": ("int8", "uint8", "uint32"),
+    "y = Mul(a, b)": ("int8", "uint8", "uint32"),
+    "y = Abs(a)": ("int8", "uint32"),
+    "y = Max(a, b)": ("uint32",),
+    "y = Greater(a, b)": ("uint32",),
+    "y = Greater(a, nine)": ("uint32",),
+    "y = Cast<to = 1>(a)": ("uint32", "uint64"),
+    "c = Add(a, b) y = Cast<to = 7>(c)": ("int16", "uint16"),
+    "c = Cast<to = 12>(a) y = Cast<to = 7>(c)": ("int8", "int16", "int32"),
+    "c = Cast<to = 13>(a) y = Cast<to = 1>(c)": ("int8", "int32"),
+    "c = Cast<to = 4>(a) y = Cast<to = 7>(c)": ("int8", "int16", "int32"),
+    "y = Trilu(pairs)": ("int32",),
+    "y = Pad(pairs, pads, most)": ("int32",),
+    'y = ScatterElements<axis = 1, reduction = "add">(pairs, rows, pairs)': ("uint8", "int16"),
+    "y = Cast<to = 9>(a)": ("int32",),
+}
+
+
+@pytest.mark.parametrize(("text", "kind"), [(text, kind) for text, kinds in OTHERWISE.items() for kind in kinds])
+def test_integers_at_the_ends_of_their_types_are_those_of_onnx(text, kind):
+    limits = np.iinfo(kind)
+    ends = np.array([limits.max, limits.min or 3, limits.max - 1, limits.max // 2 + 1, 5, 1, 90, 100], kind)
+    graph = f"""<ir_version: 10, opset_import: ["": 18]> g ({kind}[N] a, {kind}[N] b, float[N,4] x) => (z, y) <
+        float[4,4] w = {{1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}}, {kind} nine = {{9}}, {kind} most = {{{limits.max - 1}}},
+        int64[2] square = {{2, 4}}, int64[4] pads = {{1, 0, 0, 1}}, int64[2,4] rows = {{0,0,1,1, 1,1,2,2}}> {{
+        m = MatMul(x, w) z = Relu(m) {"pairs = Reshape(a, square)" if "pairs" in text else ""} {text} }}"""
+    model = onnx.parser.parse_model(graph)
+    feeds = {"a": ends, "b": np.roll(ends, 3), "x": np.ones((2, 4), np.float32)}
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = onnxruntime.InferenceSession(model.SerializeToString(), options).run(["y"], feeds)[0]
+    result = dovetail.compile(model, ["cpu-bf16"], verify=False)
+    np.testing.assert_array_equal(result.run(feeds)["y"], expected)
+    assert "cpu-bf16" in {node.backend for node in result.plan.nodes}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "y = Cast<to = 1>(bytes)",
+        "c = Greater(bytes, seven) y = Cast<to = 1>(c)",
+        "y = Max(bytes, seven)",
+        "c = Cast<to = 5>(bytes) y = Cast<to = 1>(c)",
+        "c = Cast<to = 12>(bytes) y = Cast<to = 1>(c)",
+        "y = Transpose(bytes)",
+        "c = Cast<to = 6>(bytes) d = Cast<to = 6>(seven) e = Mul(c, d) y = Cast<to = 1>(e)",
+    ],
+)
+def test_integers_that_stay_within_their_types_stay(text):
+    graph = f"""<ir_version: 10, opset_import: ["": 18]> g (uint8[N] bytes, float[N,4] x) => (z, y) <
+        float[4,4] w = {{1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}}, uint8 seven = {{7}}> {{
+        m = MatMul(x, w) z = Relu(m) {text} }}"""
+    result = dovetail.compile(onnx.parser.parse_model(graph), ["cpu-bf16"], verify=False)
+    assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}

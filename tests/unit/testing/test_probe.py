@@ -4,20 +4,24 @@ import json
 from pathlib import Path
 
 import dovetail
+import numpy as np
 import pytest
 import yaml
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, use_file
+from dovetail_testing.kit.samples import NodeSample
 from dovetail_testing.probe import trials
+from dovetail_testing.probe.cases import case_of, ends_of
 from dovetail_testing.probe.claims import contradictions
 from dovetail_testing.probe.clauses import learned
 from dovetail_testing.probe.conditions import written
 from dovetail_testing.probe.observing import UNKNOWN, NodeNames, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
-from dovetail_testing.probe.probing import probe
+from dovetail_testing.probe.probing import observations_of, probe
 from dovetail_testing.probe.trials import ProbeState
+from dovetail_testing.probe.variations import attribute_changes
 from dovetail_testing.probe.writing import file_of
 
 OPERATORS = ("Abs", "Floor", "MaxPool", "Neg", "Sign")
@@ -101,6 +105,35 @@ def test_the_precision_of_an_engine_follows_from_what_it_rounds(share, precision
     assert not is_right(wrong[0], precision)
 
 
+def test_numbers_are_tried_at_the_ends_of_their_types_and_indices_are_not():
+    negated = NodeSample("Neg", {}, (np.array([1, 2, 3], np.int8),), (False,), 1, 21)
+    case = ends_of("Neg", "small", negated)
+    assert case is not None and case.at_ends
+    assert {127, -128} <= set(case.feeds["in0"].tolist())
+    gathered = NodeSample("Gather", {}, (np.ones(3, np.float32), np.array([1, 2])), (False, False), 1, 21)
+    assert ends_of("Gather", "indices", gathered) is None
+
+
+def test_a_node_that_is_wrong_at_the_ends_is_not_right_with_small_integers():
+    negated = NodeSample("Neg", {}, (np.array([1, 2, 3], np.int8),), (False,), 1, 21)
+    small, ends = case_of("Neg", "small", negated), ends_of("Neg", "small", negated)
+    names = NodeNames({}, {}, {"T": "int8"}, {"X": "T", "Y": "T"})
+    nearly = Outcome("done", share=1e-6, types=("int8",))
+    seen = [(small, names, Outcome("done", exact=True, types=("int8",))), (ends, names, nearly)]
+    assert [each.right for each in observations_of(seen, "float32")] == [False, False]
+    seen[1] = (ends, names, seen[0][2])
+    assert [each.right for each in observations_of(seen, "float32")] == [True, True]
+
+
+def test_attributes_are_tried_at_fractions_words_and_empty_lists():
+    data, filters = np.ones((1, 1, 4, 4), np.float32), np.ones((1, 1, 3, 3), np.float32)
+    sample = NodeSample("ConvTranspose", {}, (data, filters), (False, False), 1, 21)
+    tried = {what for what, _ in attribute_changes(sample, [])}
+    assert {"auto_pad = SAME_LOWER", "output_shape = [8, 8]", "output_shape = [7, 7]", "pads = []"} <= tried
+    normalized = NodeSample("LRN", {"size": 3}, (data,), (False,), 1, 21)
+    assert {"bias = 1.5", "bias = -0.5", "alpha = 0.0"} <= {what for what, _ in attribute_changes(normalized, [])}
+
+
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory):
     """The probe of an engine with known limits, its file as a backend, and the folder with both."""
@@ -138,6 +171,7 @@ def test_limits_of_an_engine_are_found(limited):
     assert "kernel_shape: ..5  # refused: acme-limited: kernels of 31 are not supported" in text
     assert "X.rank: ..4" in text
     assert found.rules["Neg"].types["T"].count("float64") == 0
+    assert "int8" not in found.rules["Neg"].types["T"], "right with small integers, wrong at the ends of the type"
     assert "int8" not in found.rules["Abs"].types["T"]
     assert "int64" not in found.rules["Sign"].types["T"]
 

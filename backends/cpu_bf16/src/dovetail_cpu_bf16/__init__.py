@@ -18,6 +18,7 @@ def register(registry):
     registry.edit("clamp-comparisons", "dovetail_cpu_bf16.clamped_comparisons:ClampComparisons")
     registry.edit("early-casts", "dovetail_cpu_bf16.early_casts:EarlyCasts")
     registry.edit("expand-tiles", "dovetail_cpu_bf16.expanded_tiles:ExpandTiles")
+    registry.edit("explicit-pads", "dovetail_cpu_bf16.explicit_pads:ExplicitPads")
     for fact in (
         "channel_multiplier",
         "computes_integers",

@@ -25,10 +25,13 @@ class Calls:
         compiled: The compiled region.
         inputs: The name of each of its inputs.
         outputs: The name of each of its outputs.
+        passed: The positions of outputs that are inputs, each with that of its input: they are copied here.
     """
 
-    def __init__(self, compiled: ov.CompiledModel, inputs: Sequence[str], outputs: Sequence[str]):
-        self._compiled = compiled
+    def __init__(
+        self, compiled: ov.CompiledModel, inputs: Sequence[str], outputs: Sequence[str], passed: Mapping[int, int]
+    ):
+        self._compiled, self.passed = compiled, passed
         self.inputs, self.outputs = list(inputs), list(outputs)
         # Appending to and popping from a deque are atomic: no lock is needed.
         self._idle: deque[ov.InferRequest] = deque([compiled.create_infer_request()])
@@ -36,7 +39,7 @@ class Calls:
 
     def tensors(self, inputs: Mapping[str, np.ndarray]) -> list[ov.Tensor]:
         """Return a tensor for each input, which shares the memory of its array where it can."""
-        return [_to_tensor(inputs[name]) for name in self.inputs]
+        return [_to_tensor(_in_32_bits(_readable(inputs[name]))) for name in self.inputs]
 
     def run(self, tensors: Sequence[ov.Tensor]) -> dict[str, np.ndarray]:
         """Compute all outputs by name. The caller owns the results.
@@ -55,11 +58,14 @@ class Calls:
             request.set_output_tensor(index, _to_tensor(array))
         request.infer()
         results = {
-            name: made[i] if i in made else _to_array(request.get_output_tensor(i))
+            name: made[i] if i in made else _to_array(self._computed(request, i, tensors))
             for i, name in enumerate(self.outputs)
         }
         self._idle.append(request)  # a request that failed is not reused
         return results
+
+    def _computed(self, request: ov.InferRequest, output: int, tensors: Sequence[ov.Tensor]) -> ov.Tensor:
+        return tensors[self.passed[output]] if output in self.passed else request.get_output_tensor(output)
 
     def _take(self) -> ov.InferRequest:
         """Return an infer request that no other call uses."""
@@ -69,14 +75,18 @@ class Calls:
             return self._compiled.create_infer_request()
 
 
-def _to_tensor(array: np.ndarray) -> ov.Tensor:
-    """Return a tensor in the memory of an array, or of a copy where OpenVINO could not read it in place."""
+def _readable(array: np.ndarray) -> np.ndarray:
+    """Return an array that OpenVINO reads in place, or a copy of it.
+
+    Memory maps and broadcast views may be read-only, and OpenVINO has no tensors of constant memory.
+    """
     array = np.asarray(array)
-    # Memory maps and broadcast views may be read-only, and OpenVINO has no tensors of constant memory.
-    if not (array.flags.carray and array.dtype.isnative):
-        array = np.array(array, array.dtype.newbyteorder("=") if not array.dtype.isnative else None, order="C")
-    if array.dtype == np.int64 and array.size:
-        array = _saturated(array)
+    if array.flags.carray and array.dtype.isnative:
+        return array
+    return np.array(array, None if array.dtype.isnative else array.dtype.newbyteorder("="), order="C")
+
+
+def _to_tensor(array: np.ndarray) -> ov.Tensor:
     if array.dtype == _BFLOAT16:
         return ov.Tensor(array.view(np.uint16), list(array.shape), ov.Type.bf16)
     if array.dtype.kind in "iu":
@@ -85,9 +95,9 @@ def _to_tensor(array: np.ndarray) -> ov.Tensor:
     return ov.Tensor(array, shared_memory=array.size > 0)
 
 
-def _saturated(array: np.ndarray) -> np.ndarray:
+def _in_32_bits(array: np.ndarray) -> np.ndarray:
     """Limit integers to 32 bits, which OpenVINO cuts them to: they are bounds and counts, so large ones stay large."""
-    if array.min() >= _LEAST and array.max() <= _LARGEST:
+    if array.dtype != np.int64 or not array.size or array.min() >= _LEAST and array.max() <= _LARGEST:
         return array
     return np.clip(array, _LEAST, _LARGEST)
 

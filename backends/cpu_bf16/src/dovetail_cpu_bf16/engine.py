@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.plugin import Availability, Reads, RegionModel
 from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
@@ -13,6 +13,7 @@ from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_
 from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
 from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, widened
+from dovetail_cpu_bf16.passed_inputs import leave_out, passed_inputs
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.session_start import counts_of
 from dovetail_cpu_bf16.widening import ExactConstants, widen
@@ -33,6 +34,14 @@ IN_BFLOAT16: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "bf16"}
 IN_FLOAT32: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "f32"}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
+
+
+class _Compiled(NamedTuple):
+    """A compiled region, the configuration that it was compiled with, and whether attention in it may have no keys."""
+
+    compiled: ov.CompiledModel
+    configuration: Mapping[str, object]
+    may_attend_to_nothing: bool
 
 
 class OpenVinoCpu(ConvertingEngine):
@@ -78,35 +87,29 @@ class OpenVinoCpu(ConvertingEngine):
         import openvino as ov
 
         from dovetail_cpu_bf16.session import OpenVinoSession
-        from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors, may_attend_to_nothing
+        from dovetail_cpu_bf16.shape_checks import ShapeChecks, loses_errors
 
         given, (region, files) = region, prepare_for_frontend(region)
         config: dict[str, object] = {**configuration, **counts_of(options)}
-        low_precision = self.computes_in_low_precision(region.model)
-        config["LP_TRANSFORMS_MODE"] = low_precision
+        config["LP_TRANSFORMS_MODE"] = self.computes_in_low_precision(region.model)
+        passed: dict[int, int] = {}
         source = engine_source(region)
         try:
-            model, compiled = self.read(source, low_precision), None
-            fuses = configuration is _CONFIGURATION and may_attend_to_nothing(model)
-            if is_mixed(model):
-                exact = ExactConstants.of(region.model)
-                if has_bfloat16():
-                    compiled = infer_in_bfloat16(model, exact, {**config, **IN_BFLOAT16})
-                    model = self.read(source, low_precision) if compiled is None else model
-                else:
-                    widen(model, exact, in_float32=True)
-            config |= IN_FLOAT32 if compiled is None else IN_BFLOAT16
-            if compiled is None:
-                compiled = ov.Core().compile_model(model, "CPU", config)
+            made = self._compile(region.model, source, config, passed)
+            while found := passed_inputs(made.compiled):
+                passed |= found
+                made = self._compile(region.model, source, config, passed)
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "refuses", region.model, self.name) from error
-        always, checks = loses_errors(compiled), None
+        fuses = configuration is _CONFIGURATION and made.may_attend_to_nothing
+        always, checks = loses_errors(made.compiled), None
         if always or fuses:
             checks = ShapeChecks(lambda: ov.Core().read_model(source), always)
         return OpenVinoSession(
-            compiled,
+            made.compiled,
+            passed,
             region,
-            config,
+            made.configuration,
             self.name,
             self._write_loaded,
             lambda body: self.load(RegionModel(body), options),
@@ -114,6 +117,32 @@ class OpenVinoCpu(ConvertingEngine):
             checks,
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
         )
+
+    def _compile(
+        self, region: Model, source: Path | bytes, config: Mapping[str, object], left_out: Collection[int]
+    ) -> _Compiled:
+        """Compile a region without the outputs at some positions, which stay as empty constants."""
+        import openvino as ov
+
+        from dovetail_cpu_bf16.shape_checks import may_attend_to_nothing
+
+        def read() -> ov.Model:
+            return leave_out(self.read(source, bool(config["LP_TRANSFORMS_MODE"])), left_out)
+
+        model = read()
+        attends = may_attend_to_nothing(model)
+        if is_mixed(model):
+            exact = ExactConstants.of(region)
+            if has_bfloat16():
+                lowered = {**config, **IN_BFLOAT16}
+                compiled = infer_in_bfloat16(model, exact, lowered)
+                if compiled is not None:
+                    return _Compiled(compiled, lowered, attends)
+                model = read()
+            else:
+                widen(model, exact, in_float32=True)
+        config = {**config, **IN_FLOAT32}
+        return _Compiled(ov.Core().compile_model(model, "CPU", config), config, attends)
 
     def _write_loaded(self, session: OpenVinoSession, region: RegionModel, path: Path) -> None:
         """Write what OpenVINO compiled for a session: the graph with all changes, as OpenVINO's file.
@@ -128,6 +157,7 @@ class OpenVinoCpu(ConvertingEngine):
         """
         region, files = prepare_for_frontend(region)  # `files` holds the weights while the model is written
         model = self.read(engine_source(region), self.computes_in_low_precision(region.model))
+        leave_out(model, session.calls.passed)
         marked: list[ov.Node] = []
         if is_mixed(model):
             exact = ExactConstants.of(region.model)

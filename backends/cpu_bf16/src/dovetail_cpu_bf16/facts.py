@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import bodies, used_values
 from dovetail_precision import is_integer
 
-from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control
+from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control, stays_in_type
 from dovetail_cpu_bf16.integer_uses import READ_NO_ELEMENTS, is_control, only_controls
 
 if TYPE_CHECKING:
@@ -27,13 +27,19 @@ __all__ = [
     "strided_to_one_column",
 ]
 
-_32_BITS, _64_BITS = (6, 12), (7, 13)  # onnx.TensorProto.INT32, UINT32; INT64, UINT64
+# onnx.TensorProto.INT32, UINT32; UINT32, INT64, UINT64; UINT8, INT8; UINT16, INT16; BOOL; UINT16
+_32_BITS, _ABOVE_31_BITS, _8_BITS, _16_BITS, _BOOL, _UINT16 = (6, 12), (12, 7, 13), (2, 3), (4, 5), 9, 4
+_UNSIGNED = (12, 13)  # onnx.TensorProto.UINT32, UINT64
 # Operators that OpenVINO computes in float32, regardless of the type: integers beyond 2^24 are rounded.
 _ROUNDED = frozenset({
-    "Clip", "Div", "Einsum", "Gemm", "MatMul", "Mod", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
+    "Clip", "Div", "Einsum", "Gemm", "MatMul", "Mod", "PRelu", "Pad", "Pow", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu",
-    "Where",
+    "ReverseSequence", "Trilu", "Where",
 })  # fmt: skip
+_SCATTERS = frozenset({"ScatterElements", "ScatterND"})
+# Operators whose results may leave the type of their operands. OpenVINO limits those of 8 bits, where ONNX wraps, and
+# computes those of 16 bits in 32.
+_LEAVES_TYPE = frozenset({"Abs", "Add", "Einsum", "Mul", "Neg", "Pow", "Sub"})
 _COMPARISONS = frozenset({"Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"})
 # Larger constants are not extents, and reading them would cost more than leaving the node to another backend.
 _MAX_ELEMENTS = 4096  # elements
@@ -43,23 +49,24 @@ _MOST_LEVELS = 32  # of control flow; the backend's limit is far below, so deepe
 
 
 def wide_integers(node: ir.Node) -> bool:
-    """Check whether `node` reads or computes integers that may be too large for the type in which OpenVINO computes
-    them.
+    """Check whether `node` reads or computes integers that OpenVINO may compute otherwise than ONNX.
 
-    It has 32 bits for integers of 64, and float32 for integers of some operators. Extents and indices are bounded by
-    the memory of their tensors, small constants are inspected, and results computed from bounded integers are bounded
-    (`integer_bounds.py`). Values that a node only takes extents, positions and indices from are judged where they are
-    computed.
+    It has 32 bits and a sign for integers of 64 and for unsigned ones, and float32 for integers of some operators.
+    Extents and indices are bounded by the memory of their tensors, small constants are inspected, and results computed
+    from bounded integers are bounded (`integer_bounds.py`). Values that a node only takes extents, positions and
+    indices from are judged where they are computed. Results of 8 and 16 bits must not leave their type.
     """
     if node.op_type in _COMPARISONS:
         return _compares_wide(node)
+    if _leaves_type(node):
+        return True
     rounded = node.op_type in _ROUNDED
-    bits, types = (_FLOAT_BITS, (*_32_BITS, *_64_BITS)) if rounded else (_INTEGER_BITS, _64_BITS)
+    bits, types = (_FLOAT_BITS, (*_32_BITS, *_ABOVE_31_BITS)) if rounded else (_INTEGER_BITS, _ABOVE_31_BITS)
     read = [value for index, value in enumerate(node.inputs) if not is_control(node, index)]
     if node.op_type in READ_NO_ELEMENTS:
         read = []
-    elif node.op_type == "Clip":  # whatever the engine is given within 32 bits, the result is exact if the bounds are
-        read = read[1:]
+    elif node.op_type == "Clip" and read[0] is not None and read[0].dtype not in _UNSIGNED:
+        read = read[1:]  # whatever the engine is given within 32 bits, the result is exact if the bounds are
     for value in (*read, *node.outputs):
         if value is None or value.dtype not in types or _fits(value, bits):
             continue
@@ -72,13 +79,28 @@ def wide_integers(node: ir.Node) -> bool:
 
 
 def _compares_wide(node: ir.Node) -> bool:
-    """Check whether a comparison may err: both sides are rounded, or one has more than 32 bits."""
-    sides = [value for value in node.inputs if value is not None and value.dtype in (*_32_BITS, *_64_BITS)]
+    """Check whether a comparison may err: both sides are rounded, or one has more than 31 bits and a sign."""
+    sides = [value for value in node.inputs if value is not None and value.dtype in (*_32_BITS, *_ABOVE_31_BITS)]
     if not sides:
         return False
-    if any(value.dtype in _64_BITS and not _fits(value, _INTEGER_BITS) for value in sides):
+    if any(value.dtype in _ABOVE_31_BITS and not _fits(value, _INTEGER_BITS) for value in sides):
         return True
     return not any(_fits(value, _FLOAT_BITS) for value in sides)  # rounding keeps the order with a number that is exact
+
+
+def _leaves_type(node: ir.Node) -> bool:
+    """Check whether a result of 8 or 16 bits may be one that OpenVINO rounds, limits, or does not wrap."""
+    kind, operator = node.outputs[0].dtype, node.op_type
+    if operator in _SCATTERS:
+        adds = node.attributes.get_string("reduction", "none") in ("add", "mul")
+        return adds and kind in (*_8_BITS, *_16_BITS, _BOOL)
+    if operator == "Div":
+        return kind in _8_BITS  # rounds to the nearest integer
+    if operator in ("Cast", "CastLike"):  # of a float outside of the type, ONNX leaves the result open
+        return kind in _16_BITS and is_integer(node.inputs[0]) and not stays_in_type(node)
+    if operator == "BitwiseNot":
+        return kind == _UINT16
+    return operator in _LEAVES_TYPE and kind in (*_8_BITS, *_16_BITS) and not stays_in_type(node)
 
 
 def _fits(value: ir.Value, bits: int) -> bool:

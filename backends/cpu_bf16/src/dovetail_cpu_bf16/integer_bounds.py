@@ -117,6 +117,12 @@ def _few_numbers(value: ir.Value | None) -> tuple[int, ...] | None:
     return None if value.is_graph_input() else kept[1]
 
 
+def stays_in_type(node: ir.Node) -> bool:
+    """Check whether the first result of `node`, before it wraps around, provably is within its own type."""
+    value = node.outputs[0]
+    return _is_within(_Bounds().before_wrapping(node), _of_type(value))
+
+
 def fits_as_control(value: ir.Value, bits: int = 31) -> bool:
     """Check whether an integer that `only_controls` fits in `bits` bits and a sign, by its factors and terms.
 
@@ -129,6 +135,10 @@ def fits_as_control(value: ir.Value, bits: int = 31) -> bool:
 def bounds_of(value: ir.Value) -> Range:
     """Return the interval of the integer `value`; infinite where nothing bounds it."""
     return _Bounds().of(value)
+
+
+def _is_within(found: Range, limits: Range) -> bool:
+    return limits.low <= found.low and found.high <= limits.high
 
 
 def _fits(found: Range, bits: int = 31) -> bool:
@@ -159,6 +169,13 @@ class _Bounds:
             self._known[id(value)] = _UNKNOWN  # breaks cycles in graphs that are not sorted
             self._known[id(value)] = self._computed(value)
         return self._known[id(value)]
+
+    def before_wrapping(self, node: ir.Node) -> Range:
+        """Return the interval of the first result of `node` as if its type had room for any integer."""
+        if node.op_type in ("Cast", "CastLike"):
+            return self.of(node.inputs[0])
+        interval = ARITHMETIC.get(node.op_type)
+        return _UNKNOWN if interval is None else interval(*map(self.of, node.inputs))
 
     def _computed(self, value: ir.Value) -> Range:
         if value.const_value is not None and value.producer() is None and not value.is_graph_input():
@@ -201,7 +218,8 @@ class _Bounds:
         if operator == "MaxPool" and value is not node.outputs[0]:
             return Range(0.0, _elements(input_of(node, 0), self._elements) - 1)
         if operator in ("Cast", "CastLike"):
-            return self.of(inputs[0]) if is_integer(inputs[0]) else self._unbounded()
+            found = self.of(inputs[0]) if is_integer(inputs[0]) else self._unbounded()
+            return found if not found.bounded or _is_within(found, _of_type(value)) else _UNKNOWN  # it wraps around
         if operator in _COUNTS:
             terms = self.of(inputs[0])
             count = _elements(input_of(node, 0), self._extent)
@@ -220,7 +238,7 @@ class _Bounds:
         if not found.bounded and operator not in _INTERVALS and self._control:
             return self._unbounded()
         # A result that exceeds 32 bits, or an unsigned type, has wrapped around.
-        wrapped = not _fits(found) or found.low < 0 and dtype_of(value).name == "UINT64"
+        wrapped = not _fits(found) or found.low < 0 and dtype_of(value).name in ("UINT32", "UINT64")
         return _UNKNOWN if wrapped else found
 
     def _of_constant(self, tensor: ir.TensorProtocol) -> Range:
@@ -251,7 +269,7 @@ def _of_type(value: ir.Value) -> Range:
     if dtype.name == "BOOL":
         return Range(0.0, 1.0)
     if dtype.name.startswith("UINT"):
-        return Range(0.0, 2.0**dtype.bitwidth - 1) if dtype.bitwidth < 32 else _UNKNOWN
+        return Range(0.0, 2.0**dtype.bitwidth - 1 if dtype.bitwidth < 32 else math.inf)
     return Range(-(2.0 ** (dtype.bitwidth - 1)), 2.0 ** (dtype.bitwidth - 1) - 1) if dtype.bitwidth <= 32 else _UNKNOWN
 
 

@@ -33,6 +33,7 @@ class OpenVinoSession(Keepable):
 
     Args:
         compiled: The compiled region.
+        passed: The positions of outputs that are inputs, each with that of its input (`passed_inputs.py`).
         region: The region.
         configuration: OpenVINO's configuration that it was compiled with.
         engine: Its engine, for messages.
@@ -46,6 +47,7 @@ class OpenVinoSession(Keepable):
     def __init__(
         self,
         compiled: ov.CompiledModel,
+        passed: Mapping[int, int],
         region: RegionModel,
         configuration: Mapping[str, object],
         engine: str,
@@ -65,7 +67,7 @@ class OpenVinoSession(Keepable):
         outputs = list(map(name_of, region.model.graph.outputs))
         if len(outputs) != len(compiled.outputs):
             raise DovetailError(f"{engine} gives {len(compiled.outputs)} outputs, the region has {len(outputs)}")
-        self.calls = Calls(compiled, _input_names(compiled, region.model.graph, engine), outputs)
+        self.calls = Calls(compiled, _input_names(compiled, region.model.graph, engine), outputs, passed)
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe. The caller owns the results."""

@@ -65,6 +65,7 @@ class OpenVinoStart(SessionStart):
             "configuration": {key: value for key, value in session.configuration.items() if key not in counts},
             "inputs": session.calls.inputs,
             "outputs": session.calls.outputs,
+            "passed": list(session.calls.passed.items()),
             "needs_keys": session.needs_keys,
         }
         return KeptSession(data, (path, path.with_suffix(".bin")))
@@ -87,7 +88,8 @@ class OpenVinoStart(SessionStart):
         if (len(compiled.inputs), len(compiled.outputs)) != (len(inputs), len(outputs)):
             raise RuntimeError(f"{path} has other inputs or outputs than the region that it was made of")
         checks = ShapeChecks(lambda: ov.Core().read_model(path), True) if loses_errors(compiled) else None
-        return _Restarted(Calls(compiled, inputs, outputs), checks, kept.data["needs_keys"])
+        calls = Calls(compiled, inputs, outputs, dict(kept.data["passed"]))
+        return _Restarted(calls, checks, kept.data["needs_keys"])
 
 
 class _Restarted(SelfChecking):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.plugin import EngineError
 
+from dovetail_cpu_bf16.cut_numbers import compare_with_zero, normalize_bias
 from dovetail_cpu_bf16.decompositions import fusion_barrier
 from dovetail_cpu_bf16.float32_marks import CONTROL_FLOW, with_bodies
 from dovetail_cpu_bf16.frontend_input import remove_idle_strides
@@ -61,6 +62,8 @@ def apply_workarounds(model: ov.Model, low_precision: bool = False) -> None:
             _block_fake_quantize_fusion(operations)
         compare_with_infinity(operations)
         _replace_zero_parameters(operations)
+        normalize_bias(operations)
+        compare_with_zero(operations)
         _replace_empty_gathers(operations)
         remove_idle_strides(operations)
         repair_loops(operations)

@@ -79,6 +79,16 @@ class NodeSample:
             return None
         return model if all(value.type.WhichOneof("value") for value in model.graph.output) else None
 
+    def schema(self) -> onnx.defs.OpSchema:
+        """Return the schema of its operator, in its version."""
+        import onnx
+
+        return onnx.defs.get_schema(self.op_type, self.version if self.domain else self.opset, self.domain)
+
+    def image(self) -> Shape:
+        """Return the extents of its first input behind batch and channels."""
+        return self.inputs[0].shape[2:] if self.inputs and self.inputs[0] is not None else ()
+
     @property
     def feeds(self) -> dict[str, np.ndarray]:
         """The inputs that are no constants, by name."""

@@ -34,6 +34,7 @@ class ProbeCase:
         expected: Recorded results; empty without any.
         sample: The node as a sample that can be changed; None if its inputs are no arrays.
         weight: How much it counts.
+        at_ends: Whether its integers are at the ends of their types, so that it speaks for all nodes of the same names.
     """
 
     operator: str
@@ -43,6 +44,7 @@ class ProbeCase:
     expected: Mapping[str, Any] = field(default_factory=dict)
     sample: NodeSample | None = None
     weight: int = 1
+    at_ends: bool = False
 
 
 def tested_nodes(plugins: PluginSet, opset: int, operators: Collection[str] = ()) -> dict[str, list[ProbeCase]]:
@@ -82,6 +84,8 @@ def tested_nodes(plugins: PluginSet, opset: int, operators: Collection[str] = ()
             held = replace(sample, constant=(False,) + (True,) * (len(sample.inputs) - 1))
             if (case := case_of(operator, f"{test.name} with constants", held, weight=2)) is not None:
                 listed.append(case)
+        if sample is not None and (case := ends_of(operator, test.name, sample)) is not None:
+            listed.append(case)
     return found
 
 
@@ -133,3 +137,41 @@ def case_of(operator: str, label: str, sample: NodeSample, weight: int = 1) -> P
     """Return a sample as a node to try; None if it is invalid, or has constants alone, which engines fold."""
     proto = None if sample.inputs and not sample.feeds else sample.proto()
     return None if proto is None else ProbeCase(operator, label, proto, sample.feeds, sample=sample, weight=weight)
+
+
+def ends_of(operator: str, label: str, sample: NodeSample) -> ProbeCase | None:
+    """Return a node with integers at the ends of their types; None if it computes none.
+
+    Integers of 8 bits are numbers wherever they are allowed; ports for 32 and 64 bits alone take extents and indices.
+    """
+    schema = sample.schema()
+    formals = [schema.inputs[min(index, len(schema.inputs) - 1)].type_str for index in range(len(sample.inputs))]
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    numbers = [
+        index
+        for index, array in enumerate(sample.inputs)
+        if array is not None
+        and array.dtype.kind in "iu"
+        and array.size
+        and _takes_bytes(allowed.get(formals[index], ()))
+    ]
+    if not numbers:
+        return None
+    inputs = list(sample.inputs)
+    for number, index in enumerate(numbers):
+        array = inputs[index]
+        assert array is not None
+        inputs[index] = np.resize(np.roll(_ends(array.dtype), number), array.shape)
+    case = case_of(operator, f"{label}, at the ends of its types", replace(sample, inputs=tuple(inputs)))
+    return None if case is None else replace(case, at_ends=True)
+
+
+def _takes_bytes(allowed: Collection[str]) -> bool:
+    return "tensor(int8)" in allowed or "tensor(uint8)" in allowed
+
+
+def _ends(dtype: np.dtype) -> np.ndarray:
+    """Return the ends of a type and numbers between, without 0 and -1, by which a quotient may not exist."""
+    kind = np.iinfo(dtype)
+    least = [kind.min, kind.min + 1, kind.min // 3] if kind.min else [kind.max // 2 + 1]
+    return np.array([kind.max, *least, 3, kind.max - 1, 1, kind.max // 3, 7], dtype)

@@ -181,10 +181,7 @@ class _Run:
         found.unfinished = sorted(operator for *_, operator in waiting)
         self._say("rules of operators", 0, len(known))
         for operator, each in known.items():
-            seen = [
-                Observation(case.label, names, outcome, is_right(outcome, found.precision), case.weight)
-                for case, names, outcome in each.seen
-            ]
+            seen = observations_of(each.seen, found.precision)
             closed = [one for one in seen if not one.names.is_open and (one.right or not one.names.is_empty)]
             if closed:
                 found.rules[operator] = learned(operator, closed)
@@ -225,6 +222,24 @@ class _Run:
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(what, done, total)
+
+
+def observations_of(seen: Sequence[tuple[ProbeCase, NodeNames, Outcome]], precision: str) -> list[Observation]:
+    """Return what was observed of the nodes of an operator.
+
+    A node with small integers is not right if it is wrong at the ends of their types: its names are the same.
+    """
+
+    def right(case: ProbeCase, outcome: Outcome) -> bool:
+        integers = all(name.startswith(("int", "uint", "bool")) for name in outcome.types)
+        exact = outcome.exact or not (case.at_ends and integers)
+        return exact and is_right(outcome, precision)
+
+    wrong = [names for case, names, outcome in seen if case.at_ends and not right(case, outcome)]
+    return [
+        Observation(case.label, names, outcome, names not in wrong and right(case, outcome), case.weight)
+        for case, names, outcome in seen
+    ]
 
 
 def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.ir import from_name
 
 from dovetail_testing.kit.limit_models import attribute_knobs, extent_knobs
-from dovetail_testing.probe.cases import ProbeCase, case_of, is_same_in
+from dovetail_testing.probe.cases import ProbeCase, case_of, ends_of, is_same_in
 
 if TYPE_CHECKING:
     import onnx
@@ -20,12 +20,23 @@ if TYPE_CHECKING:
 
 
 _MOST_SAMPLES = 3  # of an operator that are varied
-_MOST_VALUES = 8  # of an attribute that are tried
+_MOST_VALUES = 12  # of an attribute that are tried
 _RANKS = range(7)
 _LARGE = (1 << 14, 1 << 10, 1 << 7, 31, 16)  # the first that fits is tried, and where it fails the limit is searched
 _HALVINGS = 12
 _ROOM = 64  # extents of an image in which windows of any size are tried
-_NUMBERS: dict[str, tuple[object, ...]] = {"FLOAT": (0.0, 0.5, 2.0), "INT": (0, 1, 2, -1)}
+_NUMBERS: dict[str, tuple[object, ...]] = {"FLOAT": (0.0, 0.5, 1.5, 2.0, -0.5), "INT": (0, 1, 2, -1), "INTS": ([],)}
+_WORDS: dict[str, tuple[str, ...]] = {
+    "auto_pad": ("NOTSET", "SAME_LOWER", "SAME_UPPER", "VALID"),
+    "direction": ("bidirectional", "forward", "reverse", "LEFT", "RIGHT"),
+    "mode": ("constant", "edge", "reflect", "wrap", "nearest", "linear", "cubic", "avg", "max", "DCR", "CRD"),
+    "reduction": ("add", "max", "mean", "min", "mul", "none", "sum"),
+    "approximate": ("none", "tanh"),
+    "padding_mode": ("border", "reflection", "zeros"),
+}
+"""Values of attributes that are words, whatever the operator: a node with one that it does not have is not valid."""
+_LENGTHS = {"output_shape": (2, 1, 0, -1)}
+"""Attributes that describe a result which is known only with the node: what is added to the image of the input."""
 _TYPED = {"to": 26, "dtype": 26, "output_dtype": 26}
 """Attributes that name an element type, by its number in onnx; all are tried up to this one."""
 
@@ -43,18 +54,22 @@ def explored(operator: str, cases: Sequence[ProbeCase]) -> Exploration:
     """
     samples = [case.sample for case in cases if case.sample is not None]
     labels = {id(case.sample): case.label for case in cases}
-    chosen = _diverse(samples)
+    chosen = diverse(samples)
     for number, sample in enumerate(chosen):
         label = labels[id(sample)]
         for what, changed in _changes(sample, samples, number == 0):
-            if (case := case_of(operator, f"{label}, {what}", changed)) is not None:
-                yield case
+            for case in (
+                case_of(operator, f"{label}, {what}", changed),
+                ends_of(operator, f"{label}, {what}", changed),
+            ):
+                if case is not None:
+                    yield case
         if number == 0:
             yield from _open_extents(operator, label, sample)
             yield from _limits(operator, label, sample)
 
 
-def _diverse(samples: Sequence[NodeSample]) -> list[NodeSample]:
+def diverse(samples: Sequence[NodeSample]) -> list[NodeSample]:
     """Return a few samples that differ in attributes, ranks and constants."""
     seen: dict[object, NodeSample] = {}
     for sample in samples:
@@ -71,7 +86,7 @@ def _changes(sample: NodeSample, others: Sequence[NodeSample], first: bool) -> I
             flipped = not sample.constant[index]
             yield f"input {index} {'constant' if flipped else 'computed'}", sample.with_constant(index, flipped)
     yield from _ports(sample)
-    yield from _attributes(sample, others)
+    yield from attribute_changes(sample, others)
     if first:
         yield from _ranks(sample)
         yield from _versions(sample)
@@ -79,7 +94,7 @@ def _changes(sample: NodeSample, others: Sequence[NodeSample], first: bool) -> I
 
 def _retyped(sample: NodeSample) -> Iterator[tuple[str, NodeSample]]:
     """Yield samples of other element types: one type parameter of the operator at a time."""
-    schema = _schema(sample)
+    schema = sample.schema()
     parameters = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     for parameter, allowed in parameters.items():
         at = [i for i, array in enumerate(sample.inputs) if array is not None and _parameter(schema, i) == parameter]
@@ -121,7 +136,7 @@ def _cast(array: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
 
 def _ports(sample: NodeSample) -> Iterator[tuple[str, NodeSample]]:
     """Yield samples without an optional input or output."""
-    schema = _schema(sample)
+    schema = sample.schema()
     for index, array in enumerate(sample.inputs):
         if array is not None and index >= schema.min_input:
             inputs = tuple(None if at == index else old for at, old in enumerate(sample.inputs))
@@ -133,22 +148,25 @@ def _ports(sample: NodeSample) -> Iterator[tuple[str, NodeSample]]:
         yield "one output less", replace(sample, outputs=sample.outputs - 1)
 
 
-def _attributes(sample: NodeSample, others: Sequence[NodeSample]) -> Iterator[tuple[str, NodeSample]]:
+def attribute_changes(sample: NodeSample, others: Sequence[NodeSample]) -> Iterator[tuple[str, NodeSample]]:
     """Yield samples with other values of attributes: those of other tests, the default, and small numbers."""
-    schema = _schema(sample)
+    schema = sample.schema()
     for name, attribute in schema.attributes.items():
         own = sample.attributes.get(name)
         values: list[Any] = [other.attributes[name] for other in others if name in other.attributes]
         values += (
             range(1, _TYPED[name] + 1) if name in _TYPED else _NUMBERS.get(str(attribute.type).rpartition(".")[2], ())
         )
-        seen = [own]
+        values += _WORDS.get(name, ())
+        if name in _LENGTHS and (image := sample.image()):
+            values += [[extent * 2 + more for extent in image] for more in _LENGTHS[name]]
+        seen = [own.decode() if isinstance(own, bytes) else own]
         for value in values:
+            value = value.decode() if isinstance(value, bytes) else value
             if any(_same(value, old) for old in seen) or len(seen) > _TYPED.get(name, _MOST_VALUES):
                 continue
             seen.append(value)
-            text = value.decode() if isinstance(value, bytes) else value
-            yield f"{name} = {text}", sample.with_attribute(name, value)
+            yield f"{name} = {value}", sample.with_attribute(name, value)
         if own is not None and not attribute.required:
             left = {key: value for key, value in sample.attributes.items() if key != name}
             yield f"{name} left out", replace(sample, attributes=left)
@@ -180,7 +198,7 @@ def _versions(sample: NodeSample) -> Iterator[tuple[str, NodeSample]]:
 
     if sample.domain:
         return
-    seen = {_schema(sample).since_version}
+    seen = {sample.schema().since_version}
     for opset in range(sample.opset - 1, 6, -1):
         try:
             schema = onnx.defs.get_schema(sample.op_type, opset)
@@ -215,7 +233,7 @@ def _open_extents(operator: str, label: str, sample: NodeSample) -> Exploration:
 
 def _limits(operator: str, label: str, sample: NodeSample) -> Exploration:
     """Search for limits of extents and of numbers in attributes, each by halving."""
-    schema = _schema(sample)
+    schema = sample.schema()
     sample = _roomy(sample) if "strides" in schema.attributes else sample
     knobs: list[tuple[str, int, Knob]] = []
     for index, shape in sample.floats():
@@ -273,9 +291,3 @@ def _bisected(
             low, high = (middle, high) if answer else (low, middle)
         return True
     return False
-
-
-def _schema(sample: NodeSample) -> onnx.defs.OpSchema:
-    import onnx
-
-    return onnx.defs.get_schema(sample.op_type, sample.version if sample.domain else sample.opset, sample.domain)
