@@ -1,10 +1,13 @@
 """Data in every form that Python users and ONNX's tools have it."""
 
+import ast
+
 import numpy as np
 import onnx
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
+from dovetail_runtime.data.array_files import InputNames, read_arrays
 from dovetail_runtime.data.batches import batches
 from dovetail_runtime.data.kept import KeptBatches
 from dovetail_runtime.data.sources import as_data, data_digest
@@ -145,3 +148,20 @@ def test_the_digest_of_data_tells_contents_apart(tmp_path):
                data_digest({"x": A}), data_digest([{"x": A}, {"x": A}]), data_digest(as_data(generator()))]  # fmt: skip
     assert len(set(digests)) == len(digests) and "" not in digests
     assert data_digest({"x": A}) == data_digest({"x": A.copy()})
+
+
+@pytest.mark.parametrize("ending", [".npy", ".npz"])
+def test_a_header_that_python_fails_to_parse_while_another_thread_parses_is_parsed_again(tmp_path, monkeypatch, ending):
+    """A defect of CPython 3.11 and 3.12 (gh-106905), at random where samples are read in parallel."""
+    expected = np.arange(6, dtype=np.float32).reshape(2, 3)
+    (np.save if ending == ".npy" else lambda path, array: np.savez(path, x=array))(tmp_path / f"x{ending}", expected)
+    failures = iter([SystemError("AST constructor recursion depth mismatch"), None, None])
+
+    def parse(text, parse=ast.literal_eval):
+        if failure := next(failures):
+            raise failure
+        return parse(text)
+
+    monkeypatch.setattr(ast, "literal_eval", parse)
+    found = read_arrays(tmp_path / f"x{ending}", InputNames(("x",)))
+    assert np.array_equal(found["x"], expected)

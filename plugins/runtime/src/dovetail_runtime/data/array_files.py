@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ Arrays = Mapping[str, Any]
 _NUMBERED = re.compile(r"input_(\d{1,9})\.pb")
 _LARGEST_PROTO = (1 << 31) - 1  # bytes; protobuf's limit
 _SAVE = "save it with onnx.save_tensor"
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,20 @@ def _npz(file: IO[bytes], title: str) -> dict[str, np.ndarray]:
         )
     try:
         with archive:
-            return dict(archive)
+            return {name: _parsed(lambda name=name: archive[name]) for name in archive.files}
     except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
         raise DovetailError(f"{title} cannot be read: {error}") from None
+
+
+def _parsed(read: Callable[[], Any]) -> Any:
+    """Return what NumPy reads, which parses a header as Python.
+
+    Some releases of CPython 3.11 and 3.12 fail at that, at random, while another thread parses (gh-106905).
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(SystemError):
+            return read()
+    return read()
 
 
 def _memory() -> int:
@@ -120,11 +133,16 @@ def _loaded(file: IO[bytes], title: str, ending: str, writer: str) -> Any:
     import numpy as np
 
     try:
-        return np.load(file, allow_pickle=False)
+        return _parsed(lambda: np.load(_rewound(file), allow_pickle=False))
     except (ValueError, OSError, EOFError) as error:
         raise DovetailError(f"{title} is not an {ending} file: {error}", f"save it with {writer}") from None
     except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
         raise DovetailError(f"{title} cannot be read: {error}") from None
+
+
+def _rewound(file: IO[bytes]) -> IO[bytes]:
+    file.seek(0)
+    return file
 
 
 def _proto(file: IO[bytes], path: PurePath, title: str, inputs: InputNames) -> Arrays:
