@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
 
@@ -105,7 +106,7 @@ def _npz(file: IO[bytes], title: str) -> dict[str, np.ndarray]:
         )
     try:
         with archive:
-            return {name: _parsed(lambda name=name: archive[name]) for name in archive.files}
+            return {name: _parsed(partial(archive.__getitem__, name)) for name in archive.files}
     except Exception as error:  # zipfile and pickle raise arbitrary exceptions on damaged files
         raise DovetailError(f"{title} cannot be read: {error}") from None
 
