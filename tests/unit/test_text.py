@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
         ("a\r\nb\tc\0", r"a\r\nb\tc\x00"),
         ("\x7f\x9b2J", r"\x7f\x9b2J"),
         ("\u202egnp.exe", r"\u202egnp.exe"),
+        ("a\u061cb", r"a\u061cb"),
         ("\ud800", r"\ud800"),
     ],
 )

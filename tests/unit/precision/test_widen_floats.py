@@ -93,3 +93,20 @@ def test_operators_of_onnx_runtime_are_widened_where_their_schema_takes_float32(
     compiled = dovetail.compile(open_text(text, "m"), "cpu-bf16", data=feeds)
     assert precisions(compiled)["gelu"] == "float32"
     assert compiled.run(feeds)["y"].dtype == np.float16 and compiled.verification.worst_snr_db > 50
+
+
+ROUNDED = """<ir_version: 10, opset_import: ["": 22]>
+g (float[2,8] x) => (float[{shape}] y) {{
+  [round] r = Cast <to = {to}> (x) {between} [back] y = Cast <to = 1> ({last}) }}"""
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["next", "moved"])
+@pytest.mark.parametrize("to", [10, 16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
+def test_a_cast_to_a_narrow_type_and_back_rounds(backend, to, moved):
+    between, last, shape = ("t = Transpose <perm = [1, 0]> (r)", "t", "8,2") if moved else ("", "r", "2,8")
+    model = open_text(ROUNDED.format(to=to, between=between, last=last, shape=shape), "m")
+    data = {"x": np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)}
+    right = dovetail.compile(model, "host").run(data)["y"]
+    assert (right != (data["x"].T if moved else data["x"])).any()
+    np.testing.assert_array_equal(dovetail.compile(model, backend, data=data).run(data)["y"], right)

@@ -1,7 +1,9 @@
 """Data and models that cannot be calibrated or quantized as they are: one clear message each, and never a traceback."""
 
 import re
+from pathlib import Path
 
+import dovetail
 import numpy as np
 import onnx
 import pytest
@@ -243,3 +245,11 @@ def test_a_model_with_a_scale_that_holds_nothing(compiled, scale):
         assert error.hint
     else:
         assert result.plan.values
+
+
+@pytest.mark.parametrize("size", [1e22, 1e29])
+def test_huge_finite_data_calibrates(size):
+    image = (np.random.default_rng(0).uniform(0, 1, (8, 1, 8, 8)) * size).astype(np.float32)
+    digits = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
+    compiled = dovetail.compile(digits, "cpu-int8", data={"image": image})
+    assert all(np.isfinite(value).all() for value in compiled.run({"image": image}).values())

@@ -23,7 +23,7 @@ CODES = {
 
 FACTS = frozenset({
     "channel_multiplier", "dynamic_extents", "dynamic_graph", "foreign_activations", "indices_of_last_axis",
-    "nested_bodies", "padded_pointwise", "reserved_rows", "resizes_channels", "trip_outputs",
+    "nested_bodies", "padded_pointwise", "reserved_rows", "resizes_channels", "rounds", "trip_outputs",
     "strided_to_one_column", "trips", "wide_integers",
 })  # fmt: skip
 

@@ -21,7 +21,7 @@ jsonschema = pytest.importorskip("jsonschema", reason="jsonschema is not install
 FACTS = frozenset({
     "channel_multiplier", "dynamic_extents", "dynamic_graph", "extent", "foreign_activations", "indices_of_last_axis",
     "nested_bodies", "padded_channels", "padded_pointwise", "reserved_rows", "residual_add", "resizes_channels",
-    "trip_outputs", "strided_to_one_column", "trips", "wide_integers", "zeros",
+    "rounds", "trip_outputs", "strided_to_one_column", "trips", "wide_integers", "zeros",
 })  # fmt: skip
 ONLY_THE_READER = {
     "names stand elsewhere: in onnx, in other parts of the file, or in other files": (

@@ -30,6 +30,7 @@ def register(registry):
         "nested_bodies",
         "padded_pointwise",
         "resizes_channels",
+        "rounds",
         "strided_to_one_column",
     ):
         registry.fact(fact, f"dovetail_cpu_bf16.facts:{fact}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dovetail.ir import bodies, used_values
+from dovetail_placement import operator_facts
 from dovetail_precision import is_integer
 
 from dovetail_cpu_bf16.integer_bounds import SELECTION, fits, fits_as_control, stays_in_type
@@ -24,11 +25,13 @@ __all__ = [
     "nested_bodies",
     "padded_pointwise",
     "resizes_channels",
+    "rounds",
     "strided_to_one_column",
 ]
 
 # onnx.TensorProto.INT32, UINT32; UINT32, INT64, UINT64; UINT8, INT8; UINT16, INT16; BOOL; UINT16
 _32_BITS, _ABOVE_31_BITS, _8_BITS, _16_BITS, _BOOL, _UINT16 = (6, 12), (12, 7, 13), (2, 3), (4, 5), 9, 4
+_NARROW = frozenset({"FLOAT16", "BFLOAT16"})
 _UNSIGNED = (12, 13)  # onnx.TensorProto.UINT32, UINT64
 # Operators that OpenVINO computes in float32, regardless of the type: integers beyond 2^24 are rounded.
 _ROUNDED = frozenset({
@@ -189,6 +192,30 @@ def resizes_channels(node: ir.Node) -> bool | None:
     by_size = len(node.inputs) > 3 and kinds[0] is node.inputs[3]
     wanted = dict(zip(axes, kinds[0].const_value.numpy().reshape(-1).tolist()))
     return any(wanted[axis] != (data[axis] if by_size else 1) for axis in (0, 1) if axis in wanted)
+
+
+def rounds(node: ir.Node) -> bool:
+    """Check whether a Cast rounds floats to a narrow type in which nothing is computed before they are cast back.
+
+    OpenVINO removes both conversions, or keeps float32 in between.
+    """
+    wide = node.inputs[0].dtype if node.inputs[0] is not None else None
+    if node.outputs[0].dtype is None or node.outputs[0].dtype.name not in _NARROW:
+        return False
+    if wide is not None and wide.name in _NARROW:
+        return False
+    moving, seen, cast_back = [node.outputs[0]], {node.outputs[0]}, False
+    while moving:
+        value = moving.pop()
+        for reader in value.consumers():
+            if reader.op_type == "Cast":
+                cast_back = True
+            elif not operator_facts().is_in("data-movement", reader.domain, reader.op_type):
+                return False
+            else:
+                moving += [result for result in reader.outputs if result not in seen]
+                seen.update(reader.outputs)
+    return cast_back
 
 
 def strided_to_one_column(node: ir.Node) -> bool:

@@ -26,6 +26,7 @@ class ReferenceEngine(Evaluator):
     """
 
     name = "reference"
+    interprets = True
 
     def available(self) -> Availability:
         """Check whether onnx is installed."""

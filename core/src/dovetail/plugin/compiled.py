@@ -226,6 +226,10 @@ class CompiledModel:
             lost.append(f"{pluralize(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
         return [*assumed(self.remarks), *lost, *(self.runner.notes if self._runner is not None else ())]
 
+    def warnings(self) -> list[str]:
+        """Return warnings about engines: nodes that no fast engine runs; `verification` has those of the comparison."""
+        return list(self.runner.warnings) if self._runner is not None else []
+
     def save(
         self,
         folder: str | Path,

@@ -122,11 +122,13 @@ class Engine(ABC):
         name: The name that it is registered under.
         reads: Its input limits.
         loads_artifacts: Whether it loads artifacts of emitters, passed as `RegionModel.artifact`.
+        interprets: Whether it computes node by node in Python, for checks: a result that runs on it gets a warning.
     """
 
     name: str
     reads: Reads
     loads_artifacts: ClassVar[bool] = False
+    interprets: ClassVar[bool] = False
 
     @abstractmethod
     def available(self) -> Availability:

@@ -57,6 +57,7 @@ class Runner(ABC):
         engines: The engines of each backend.
         loaded: Whether engines have loaded the model; if not, `executed` would load it.
         notes: Notes for the user about the engines.
+        warnings: Warnings about engines that make a result far slower than expected.
         runners: The regions in execution order.
     """
 
@@ -64,6 +65,7 @@ class Runner(ABC):
     loaded: bool
     notes: Sequence[str]
     runners: Sequence[Any]
+    warnings: Sequence[str] = ()
 
     @abstractmethod
     def __init__(self, compiled: CompiledModel) -> None:

@@ -114,6 +114,7 @@ def run_compile(args: argparse.Namespace) -> int:
         say(*verification.lines())
     say_notes([*compiled.notes(), *(verification.notes if verification is not None else ())], args.verbose)
     print(styled(compiled.summary(), "bold"))
+    note(*(f"warning: {text}" for text in compiled.warnings()))
     if verification is not None:
         warn(verification)
     if failure is None and not code and sys.stderr.isatty():
@@ -232,7 +233,7 @@ def _document(args: argparse.Namespace, compiled: CompiledModel, failure: Result
         "plan": compiled.plan.as_dict(),
         "remarks": [remark.as_dict() for remark in compiled.remarks],
         "verification": compiled.verification and compiled.verification.as_dict(),
-        "warnings": compiled.verification.warnings if compiled.verification is not None else [],
+        "warnings": [*compiled.warnings(), *(compiled.verification.warnings if compiled.verification else ())],
         "notes": compiled.notes(),
         "summary": compiled.summary(),
     }

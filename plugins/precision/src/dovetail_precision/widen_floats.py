@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import FreshNames, dtype_name, is_onnx, name_of, replace_uses_except
 from dovetail.passes import Pass
 from dovetail_onnx.signatures import Signatures
+from dovetail_placement import operator_facts
 
 from dovetail_precision.weights import CastTensor
 
@@ -33,7 +34,8 @@ class WidenFloats(Pass):
 
     Inputs and outputs of the model keep their types, weights are widened while they are loaded, and typing then chooses
     as for a float32 model. Float32 represents every float16, so each result is at least as accurate as before; values
-    that would overflow in float16 stay finite.
+    that would overflow in float16 stay finite. Values that are cast to a narrow type, at most moved, and cast back are
+    rounded on purpose: these keep their type.
     """
 
     name = "widen-floats"
@@ -71,16 +73,17 @@ class _Widening:
         self._graphs = [graph for _, graph in model.graphs()]
         self._main = model.graph
         self._signatures = Signatures(model.ir.opset_imports)
-        self.values = [value for graph in self._graphs for value in _values(graph) if self._is_narrow(value.dtype)]
+        narrow_ones = [value for graph in self._graphs for value in _values(graph) if self._is_narrow(value.dtype)]
+        rounded = _only_rounded(narrow_ones)
+        self.values = [value for value in narrow_ones if value not in rounded]
+        self._wanted = set(self.values)
         self.named = ", ".join(sorted({dtype_name(value.dtype) for value in self.values}))
 
     def obstacle(self) -> ir.Node | None:
         """Return a node that needs the narrow type; None if there is none."""
         for graph in self._graphs:
             for node in graph:
-                narrow = [
-                    one for one in (*node.inputs, *node.outputs) if one is not None and self._is_narrow(one.dtype)
-                ]
+                narrow = [one for one in (*node.inputs, *node.outputs) if one in self._wanted]
                 if narrow and (node.op_type in _BITS or not all(map(_is_tensor, narrow)) or not self._takes_wide(node)):
                     return node
         return None
@@ -94,11 +97,7 @@ class _Widening:
             return False
         ports = [(value, signature.input(index)) for index, value in enumerate(node.inputs)]
         ports += [(value, signature.output(index)) for index, value in enumerate(node.outputs)]
-        return all(
-            port is not None and "float32" in port.dtypes
-            for value, port in ports
-            if value is not None and self._is_narrow(value.dtype)
-        )
+        return all(port is not None and "float32" in port.dtypes for value, port in ports if value in self._wanted)
 
     def widen(self, names: FreshNames) -> None:
         """Give every value its wide type, and insert conversions at the inputs and outputs of the model."""
@@ -110,7 +109,8 @@ class _Widening:
         }
         for graph in self._graphs:
             for node in graph:
-                self._widen_attributes(node)
+                if not any(self._is_narrow(value.dtype) and value not in self._wanted for value in node.outputs):
+                    self._widen_attributes(node)
         for value in self.values:
             if value not in entering:
                 _widen_value(value)
@@ -140,6 +140,32 @@ def _values(graph: ir.Graph) -> Iterable[ir.Value]:
     yield from dict.fromkeys((*graph.inputs, *graph.initializers.values()))
     for node in graph:
         yield from node.outputs
+
+
+def _only_rounded(values: Iterable[ir.Value]) -> set[ir.Value]:
+    """Return the narrow values that are only cast to, moved, and cast from: what they compute is the rounding."""
+    kept = {value for value in values if _is_rounded(value)}
+    # A value that is moved with one that is widened is widened, too.
+    lost = [value for value in values if value not in kept]
+    while lost:
+        value = lost.pop()
+        producer = value.producer()
+        for node in (*([producer] if producer is not None else ()), *value.consumers()):
+            for other in (*node.inputs, *node.outputs):
+                if other in kept:
+                    kept.discard(other)
+                    lost.append(other)
+    return kept
+
+
+def _is_rounded(value: ir.Value) -> bool:
+    producer = value.producer()
+    if producer is None or value.is_graph_output():
+        return False
+    return all(
+        is_onnx(node) and (node.op_type == "Cast" or operator_facts().is_in("data-movement", "", node.op_type))
+        for node in (producer, *value.consumers())
+    )
 
 
 def _is_tensor(value: ir.Value) -> bool:

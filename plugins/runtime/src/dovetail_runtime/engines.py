@@ -87,6 +87,11 @@ class GuardedEngine:
         """Whether the engine wants the files of compiled regions and the calls to them."""
         return self._engine.loads_artifacts
 
+    @property
+    def interprets(self) -> bool:
+        """Whether the engine computes node by node in Python."""
+        return self._engine.interprets
+
     def takes(self, node: ir.Node) -> bool:
         """Check whether the engine runs a node that the other engines of its backend do not support.
 

@@ -173,6 +173,11 @@ class RegionRunner:
         return self._engine.stands_in
 
     @property
+    def interprets(self) -> bool:
+        """Whether its present engine computes node by node in Python."""
+        return (self._stand_in.engine if self._stand_in is not None else self._engine).interprets
+
+    @property
     def is_last(self) -> bool:
         """Whether no other engine takes over if the present one fails."""
         return self._is_judge or not self._waiting

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
 from dovetail.errors import UsageError
 from dovetail_commands.engine_environments import add_engine_env
 from dovetail_commands.terminal import say_note, table
@@ -76,6 +76,7 @@ def run(args: argparse.Namespace) -> int:
         document: dict[str, Any] = {
             "outputs": rows,
             "executed": executed,
+            "warnings": compiled.warnings(),
             "notes": compiled.notes(),
             "summary": compiled.summary(),
         }
@@ -89,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
         if timeline is not None:
             say_note(f"values of {timeline.peak / 1e6:.3g} MB were live at most; {args.trace} has the timeline")
         say(compiled.summary())
+    note(*(f"warning: {text}" for text in compiled.warnings()))
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail.plugin
 from dovetail.errors import DovetailError
+from dovetail.ir import all_nodes
 from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
 from dovetail.text import pluralize
@@ -137,6 +138,20 @@ class ModelRunner(dovetail.plugin.Runner):
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed by the executor that ran or was loaded last."""
         return self.executor(self._last_used).executed()
+
+    @property
+    def warnings(self) -> list[str]:  # type: ignore[override]  # never set
+        """A warning for each engine that computes node by node instead of the preferred one of a backend."""
+        found: dict[str, list[RegionRunner]] = {}
+        for runner in self._used.runners if self._used is not None else ():
+            if runner.interprets and runner.engine != self.engines[runner.backend][0].name:
+                found.setdefault(runner.engine, []).append(runner)
+        total = pluralize(sum(1 for _ in self._compiled.model.nodes()), "node")
+        return [
+            f"{sum(1 for one in runners for _ in all_nodes(one.region.nodes))} of {total}, from '{runners[0].nodes[0]}'"
+            f", run on {engine}, which is slow: every other engine refuses them; the notes say why"
+            for engine, runners in found.items()
+        ]
 
     def stand_ins(self) -> str:
         """Return how many regions run on an engine other than their backend's preferred one, for the coverage line."""

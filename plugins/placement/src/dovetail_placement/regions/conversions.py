@@ -9,8 +9,8 @@ of the backend:
 - with `out: outside`, the QuantizeLinear of a region's output is in that region;
 - with `inside`, both are at the other end of the edge, and floats cross.
 
-Moving a conversion to an end of its edge never creates a cycle, because the regions at both ends were already in that
-order.
+A conversion moves to an end of its edge only if its other inputs are computed by then, and if no other backend reads
+it earlier; in that case it stays, and the region at that end gets a copy. So regions can still run in their order.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Homes:
         for node in conversions:
             if self._belongs_to_readers(node):
                 self.floating.add(node)
-            elif (maker := self._maker(node)) is not None:
+            elif (maker := self._maker(node)) is not None and self._computed_by(node, self.of[maker]):
                 self._move(node, self.of[maker])
         for node in reversed(conversions):
             if node in self.floating:
@@ -215,10 +215,19 @@ class _Homes:
                 return maker
             node = maker
 
+    def _computed_by(self, node: ir.Node, home: int) -> bool:
+        """Check whether the scale and zero point of a conversion are computed in that region or before."""
+        makers = [value.producer() for value in node.inputs[1:] if value is not None]
+        return all(self.of.get(maker, home) <= home for maker in makers if maker is not None)
+
     def _follow_readers(self, node: ir.Node) -> None:
-        own = self._backend_of[node]
-        readers = [reader for reader in self._readers[node] if self._backend_of[reader] == own]
-        homes = sorted({home for reader in readers for home in (self.of[reader], *self.shared.get(reader, ()))})
+        own, found, foreign = self._backend_of[node], set[int](), set[int]()
+        for reader in self._readers[node]:
+            same = self._backend_of[reader] == own
+            (found if same else foreign).update((self.of[reader], *self.shared.get(reader, ())))
+        homes = sorted(found)
+        if homes and (min(foreign, default=homes[0]) < homes[0] or not self._computed_by(node, homes[0])):
+            homes.insert(0, self.of[node])
         if homes:
             self._move(node, homes[0])
         if homes[1:]:

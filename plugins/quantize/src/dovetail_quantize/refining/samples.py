@@ -136,7 +136,12 @@ def _of(node: ir.Node, name: str, axis: int, default: int) -> int:
 
 
 def decibels(signal: float, error: float) -> float:
-    """Return the ratio of two energies in dB: infinite without error, minus infinite without signal."""
+    """Return the ratio of two energies in dB: infinite without error, minus infinite without signal.
+
+    Of two energies that are beyond the largest float, nothing is known: minus infinity.
+    """
     if error <= 0:
         return math.inf
-    return 10 * math.log10(signal / error) if signal > 0 else -math.inf
+    if signal <= 0 or not math.isfinite(error):
+        return -math.inf
+    return 10 * (math.log10(signal) - math.log10(error))

@@ -33,7 +33,7 @@ class DeadCode(Pass):
         for graph in reversed(graphs):
             for node in reversed(graph):
                 if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-                    _detach_bodies(node)
+                    detach_bodies(node)
                     graph.remove(node, safe=True)
                     ctx.count("nodes")
                     changed = True
@@ -48,7 +48,7 @@ class DeadCode(Pass):
         return changed
 
 
-def _detach_bodies(node) -> None:
+def detach_bodies(node) -> None:
     """Detach the bodies of a removed node from the values they capture."""
     for inner in list(body_nodes(node)):
         for index in range(len(inner.inputs)):
