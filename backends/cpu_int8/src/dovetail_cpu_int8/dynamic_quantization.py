@@ -75,7 +75,7 @@ class _Rewriter:
             self._ctx.remark("missed", node, "dynamic-quantization", f"computed in floats: {why}")
             return
         integers, scale, zero_point = self._dynamic(given, node)
-        stored, weight_scale, *offset = weight.inputs
+        stored, weight_scale, offset = input_of(weight, 0), input_of(weight, 1), weight.inputs[2:]
         result, name, add = node.outputs[0], node.name or name_of(node.outputs[0]), self._nodes.add
         sums = add(
             node, "MatMulInteger", [integers, stored, zero_point, *offset], f"{name}_integer", (_INT32, result.shape)
