@@ -77,6 +77,16 @@ def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, 
         assert (tmp_path / "out" / name).read_bytes() == (llama / name).read_bytes()
 
 
+def test_onnxruntime_genai_reads_and_writes_texts_with_the_tokenizer_of_a_result(tmp_path):
+    genai = pytest.importorskip("onnxruntime_genai")
+    source = Path(__file__).parents[2] / "examples/decoder/model"
+    api.compile(source, "cpu-int8:weights=int8", verify=False).save(tmp_path / "out")
+    for folder in (source, tmp_path / "out"):
+        tokenizer = genai.Tokenizer(genai.Model(str(folder)))
+        assert tokenizer.encode("hello world").tolist() == [3, 4]
+        assert tokenizer.decode(tokenizer.encode("this is a small test")) == "this is a small test"
+
+
 @pytest.mark.parametrize("weights", ["int4", "int8"])
 def test_a_folder_for_onnxruntime_genai_gets_the_kernels_of_onnx_runtime(llama, weights):
     def operators(backend, **request):
