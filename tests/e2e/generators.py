@@ -199,14 +199,15 @@ def merged(first, with_past):
 
 
 def tokenizer(folder):
-    from tokenizers import Tokenizer, models, pre_tokenizers
+    """Write a tokenizer that all generators read: words with a mark for the space before them."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-    made = Tokenizer(models.WordLevel({"<unk>": 0, **{word: i for i, word in enumerate(WORDS, start=3)}}, "<unk>"))
-    made.pre_tokenizer = pre_tokenizers.Whitespace()
+    words = [(f"\u2581{word}", -1.0 - index) for index, word in enumerate(WORDS)]
+    made = Tokenizer(models.Unigram([("<unk>", 0.0), ("<s>", 0.0), ("</s>", 0.0), *words], 0, False))
+    made.add_special_tokens(["<unk>", "<s>", "</s>"])
+    made.pre_tokenizer, made.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     made.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(
-        '{"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "<unk>"}'
-    )
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer", "unk_token": "<unk>"}')
 
 
 def section(filename, inputs, outputs):

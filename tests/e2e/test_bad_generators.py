@@ -84,7 +84,7 @@ def test_a_configuration_that_is_none(llama, refused, text):
 PROMPTS = [
     ("empty.txt", "", "holds no prompt"),
     ("blank.txt", "\n  \n", "holds no prompt"),
-    ("long.txt", "hello world\n" + "test " * 97, "long.txt:2 has 97 tokens, and the model's context holds 96"),
+    ("long.txt", "hello world\n" + "test" + " test" * 96, "long.txt:2 has 97 tokens, and the model's context holds 96"),
     ("latin.txt", b"caf\xe9", "latin.txt is no text"),
     ("empty.json", "[]", "holds no prompt"),
     ("broken.json", "[", "broken.json is no JSON"),

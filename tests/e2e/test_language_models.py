@@ -10,6 +10,7 @@ import onnx
 import onnxruntime
 import pytest
 from dovetail.errors import DovetailError, ResultError, UsageError
+from dovetail.passes import BackendChoice
 
 pytest.importorskip("tokenizers")
 
@@ -76,6 +77,32 @@ def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, 
         assert (tmp_path / "out" / name).read_bytes() == (llama / name).read_bytes()
 
 
+def test_onnxruntime_genai_reads_and_writes_texts_with_the_tokenizer_of_a_result(tmp_path):
+    genai = pytest.importorskip("onnxruntime_genai")
+    source = Path(__file__).parents[2] / "examples/decoder/model"
+    api.compile(source, "cpu-int8:weights=int8", verify=False).save(tmp_path / "out")
+    for folder in (source, tmp_path / "out"):
+        tokenizer = genai.Tokenizer(genai.Model(str(folder)))
+        assert tokenizer.encode("hello world").tolist() == [3, 4]
+        assert tokenizer.decode(tokenizer.encode("this is a small test")) == "this is a small test"
+
+
+@pytest.mark.parametrize("weights", ["int4", "int8"])
+def test_a_folder_for_onnxruntime_genai_gets_the_kernels_of_onnx_runtime(llama, weights):
+    def operators(backend, **request):
+        compiled = api.compile(llama, backend, verify=False, **request)
+        kinds = {node.op_type for node in compiled.parts["decoder"].model.graph}
+        return kinds & {"MatMulNBits", "GroupQueryAttention"}, compiled.notes()
+
+    kernels = {"MatMulNBits", "GroupQueryAttention"}
+    found, notes = operators(f"cpu-int8:weights={weights}")
+    assert found == kernels
+    assert "cpu-int8: kernel=nbits, which suits onnxruntime-genai; another kernel= in --backend wins" in notes
+    assert operators(f"cpu-int8:weights={weights},kernel=qdq")[0] == set()
+    assert operators(BackendChoice("cpu-int8", {"weights": weights}))[0] == kernels
+    assert "kernel" not in "".join(operators("cpu-bf16")[1])
+
+
 def in_a_batch(folder, rows, count=12):
     """What onnxruntime-genai answers to several prompts; it pads at the end."""
     genai = pytest.importorskip("onnxruntime_genai")
@@ -92,7 +119,9 @@ def in_a_batch(folder, rows, count=12):
     return [list(tokens) for tokens in zip(*found)]
 
 
-@pytest.mark.parametrize("backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4"])
+@pytest.mark.parametrize(
+    "backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4", "cpu-int8:weights=int4,kernel=qdq"]
+)
 def test_texts_of_different_lengths_in_a_batch_go_on_as_each_one_alone(llama, tmp_path, backend):
     api.compile(llama, backend, verify=False).save(tmp_path / "out")
     texts = [[5, 9, 17, 33, 21, 40, 8, 12], [7, 30, 11], [31, 3, 6, 20, 9]]
@@ -101,7 +130,7 @@ def test_texts_of_different_lengths_in_a_batch_go_on_as_each_one_alone(llama, tm
         assert in_a_batch(tmp_path / "out", [texts[at] for at in order]) == [alone[at] for at in order]
 
 
-@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int4"])
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int4,kernel=qdq"])
 def test_masks_are_summed_where_integers_are_summed_in_float32(llama, backend):
     pytest.importorskip("openvino")
     part = api.compile(llama, backend, verify=False).parts["decoder"]
@@ -113,7 +142,7 @@ def test_masks_are_summed_where_integers_are_summed_in_float32(llama, backend):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8"])
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8,kernel=qdq"])
 @pytest.mark.parametrize("form", ["float16", "windows"])
 def test_decoders_of_other_forms_are_one_region_as_well(tmp_path, backend, form):
     """Caches in float16, whose extents are read; caches that drop rows, whose positions are computed by a remainder."""

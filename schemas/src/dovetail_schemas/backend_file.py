@@ -26,7 +26,7 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "integers", "open_extents", "facts", "types", "groups",
-    "unlisted", "ops", "prepare", "region", "border", "refine", "place", "emit", "policies",
+    "unlisted", "ops", "prepare", "runtimes", "region", "border", "refine", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "min_region", "regions")
@@ -168,6 +168,7 @@ def _build(
         min_region=parse_count(smallest, "min_region") if smallest else 1,
         regions=partitioner.text("regions") if partitioner else "",
         prepare=_prepare(top.get("prepare")),
+        runtimes=_runtimes(top, declared),
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
@@ -266,6 +267,16 @@ def _prepare(node: Node | None) -> dict[str, str]:
         if word.raw in found:
             raise word.error(f"prepare: '{word.raw}' is given twice")
         found[word.raw] = word.where
+    return found
+
+
+def _runtimes(top: Entries, declared: Mapping[str, tuple[str, ...]]) -> dict[str, dict[str, str]]:
+    """Parse the options that suit programs which load results."""
+    found: dict[str, dict[str, str]] = {}
+    for program, node in _section(top, "runtimes", None):
+        wanted = {key.raw: value.text(key.raw) for key, value in node.entries("runtimes")}
+        choose_options(declared, wanted, node.entries("runtimes"))
+        found[program.raw] = wanted
     return found
 
 

@@ -6,6 +6,8 @@ import dovetail
 import numpy as np
 import onnx_ir
 import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from .nets import net, plugins, samples
 
@@ -50,3 +52,40 @@ def test_the_result_is_close_and_runs_in_one_kernel(tmp_path):
         assert np.abs(found - exact).max() <= 0.03 * np.abs(exact).max()
     kernels = {node.op_type for node in onnx_ir.load(tmp_path / "optimized.onnx").graph}
     assert kernels == {"DynamicQuantizeMatMul"}
+
+
+def stored(kind, scales, axis=1, block=0, offset=None):
+    """A product with integers of the model: 8 rows and 4 columns, with an offset for each scale."""
+    limits = (-8, 7) if kind == TensorProto.INT4 else (0, 15)
+    numbers = np.random.default_rng(0).integers(*limits, 32).tolist()
+    constants = [helper.make_tensor("q", kind, [8, 4], numbers)]
+    constants.append(numpy_helper.from_array(np.linspace(0.05, 0.1, int(np.prod(scales)), dtype=np.float32), "s"))
+    constants[-1].dims[:] = scales
+    if offset is not None:
+        constants.append(helper.make_tensor("z", kind, scales, [offset] * int(np.prod(scales))))
+    ports = ["q", "s", "z"] if offset is not None else ["q", "s"]
+    nodes = [
+        helper.make_node("DequantizeLinear", ports, ["w"], axis=axis, **({"block_size": block} if block else {})),
+        helper.make_node("MatMul", ["x", "w"], ["y"], "product"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, width]) for name, width in (("x", 8), ("y", 4))]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
+@pytest.mark.parametrize(("scales", "axis", "block"), [([4], 1, 0), ([2, 4], 0, 4), ([8], 0, 0), ([], 1, 0)])
+@pytest.mark.parametrize("options", ["", ":activations=dynamic", ":weight_range=reduced"])
+def test_weights_of_a_model_in_four_bits_are_read_in_floats(kind, scales, axis, block, options):
+    model = stored(kind, scales, axis, block)
+    result = dovetail.compile(model, f"cpu-int8{options}", plugins=plugins(), data={"x": np.ones((3, 8), np.float32)})
+    assert result.verification.outputs[0].snr_db > 20
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT8, TensorProto.UINT8])
+@pytest.mark.parametrize(("scales", "axis", "block"), [([4], 1, 0), ([2, 4], 0, 4), ([8], 0, 0), ([], 1, 0)])
+def test_offsets_of_weights_of_a_model_count(kind, scales, axis, block):
+    model = stored(kind, scales, axis, block, offset=7)
+    data = {"x": np.random.default_rng(1).standard_normal((3, 8)).astype(np.float32)}
+    result = dovetail.compile(model, "cpu-int8:activations=dynamic", plugins=plugins(), data=data)
+    assert result.verification.outputs[0].snr_db > 20

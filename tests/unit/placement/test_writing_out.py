@@ -63,6 +63,34 @@ def test_the_result_computes_the_same(with_backend):
     assert not compiled.verification.broken
 
 
+NORMALIZED = """<ir_version: 10, opset_import: ["": 18, "com.microsoft": 1]>
+g (float[2,8] x, float[2,8] skip) => (float[2,8] z) <float[8] scale = {1, 1, 1, 1, 1, 1, 1, 1}> {
+  [norm] OUTPUTS = com.microsoft.SkipLayerNormalization(x, skip, scale)
+  [last] z = Relu(READ)
+}"""
+
+
+@pytest.mark.parametrize(
+    ("outputs", "read"),
+    [
+        ("unread, mean, deviation, sum", "sum"),
+        ('unread, "", "", sum', "sum"),
+    ],
+)
+def test_outputs_that_nothing_reads_are_not_computed(with_backend, outputs, read):
+    model = open_text(NORMALIZED.replace("OUTPUTS", outputs).replace("READ", read), "model")
+    parts = '"Add, Sub, Mul, Div, Sqrt, Relu, ReduceMean, LayerNormalization": {types: f}'
+    compiled = dovetail.compile(model, "npu", plugins=with_backend(file(ops=parts)), verify=True)
+    assert {node.backend for node in compiled.plan.nodes} == {"npu"}
+    assert "SkipLayerNormalization" not in [node.op_type for node in compiled.model.graph]
+    assert not compiled.verification.broken
+
+
+def test_nothing_is_written_out_for_an_operator_that_nothing_reads(planned):
+    model = NORMALIZED.replace("OUTPUTS", "unread").replace("READ", "x")
+    assert said(planned(file(ops='"Relu": {types: f}'), model=model)) == []
+
+
 def test_a_replayed_plan_writes_the_same_out(planned, with_backend):
     plan = planned(file())
     again = dovetail.compile(open_text(MODEL, "model"), "npu", plugins=with_backend(file()), plan=plan)

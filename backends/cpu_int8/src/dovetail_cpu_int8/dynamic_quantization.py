@@ -25,8 +25,8 @@ _FLOAT, _INT32 = ir.DataType.FLOAT, ir.DataType.INT32
 class DynamicQuantization(Pass):
     """Quantize the input of a MatMul with integer weights at run time.
 
-    Given:  %w = DequantizeLinear(%w_int8, %t, 0)   %y = MatMul(%x, %w), where %x is a float
-    Result: %q, %s, %z = DynamicQuantizeLinear(%x)   %i = MatMulInteger(%q, %w_int8, %z)
+    Given:  %w = DequantizeLinear(%w_int8, %t, %o)   %y = MatMul(%x, %w), where %x is a float
+    Result: %q, %s, %z = DynamicQuantizeLinear(%x)   %i = MatMulInteger(%q, %w_int8, %z, %o)
             %y = Mul(Cast(%i), Mul(%s, %t))
 
     That is how `cpu-int8:activations=dynamic` plans a MatMul. ONNX Runtime fuses all of it into one kernel, with the
@@ -71,10 +71,15 @@ class _Rewriter:
             return
         if weight is None or weight.op_type != "DequantizeLinear" or not input_of(weight, 0).is_initializer():
             return
+        if why := _why_not(weight):
+            self._ctx.remark("missed", node, "dynamic-quantization", f"computed in floats: {why}")
+            return
         integers, scale, zero_point = self._dynamic(given, node)
-        stored, weight_scale = input_of(weight, 0), input_of(weight, 1)
+        stored, weight_scale, offset = input_of(weight, 0), input_of(weight, 1), weight.inputs[2:]
         result, name, add = node.outputs[0], node.name or name_of(node.outputs[0]), self._nodes.add
-        sums = add(node, "MatMulInteger", [integers, stored, zero_point], f"{name}_integer", (_INT32, result.shape))
+        sums = add(
+            node, "MatMulInteger", [integers, stored, zero_point, *offset], f"{name}_integer", (_INT32, result.shape)
+        )
         floats = add(node, "Cast", [sums], f"{name}_cast", (_FLOAT, result.shape), to=int(_FLOAT))
         both = add(node, "Mul", [scale, weight_scale], f"{name}_scale", (_FLOAT, weight_scale.shape))
         scaled = add(node, "Mul", [floats, both], f"{name}_scaled", (_FLOAT, result.shape))
@@ -97,3 +102,18 @@ class _Rewriter:
                 before, "DynamicQuantizeLinear", [value], f"{name}_quantize", parts
             )
         return self._quantized[value]
+
+
+def _why_not(weight: ir.Node) -> str:
+    """Return why MatMulInteger cannot read the integers of a DequantizeLinear; empty if it can."""
+    stored, scale = input_of(weight, 0), input_of(weight, 1)
+    if stored.dtype not in (ir.DataType.INT8, ir.DataType.UINT8):
+        return f"MatMulInteger takes int8 and uint8, and '{stored.name}' is {str(stored.dtype).lower()}"
+    if scale.dtype != _FLOAT:
+        return f"the scale '{scale.name}' is {str(scale.dtype).lower()} and not float32"
+    if scale.shape is None or len(scale.shape) == 0:
+        return ""
+    rank = 0 if stored.shape is None else len(stored.shape)
+    if len(scale.shape) == 1 and rank == 2 and weight.attributes.get_int("axis", 1) in (1, -1):
+        return ""
+    return f"the scales of '{stored.name}' differ within a column"

@@ -119,6 +119,8 @@ class Backend(ABC):
         region_count: Maximum number of its regions in a model, 0 for any, and file and line of that rule; the regions
             with the least work go to the following backends.
         prepare: The fusions of nodes that are offered to it, by name, with file and line of each.
+        runtimes: Options that suit a program which loads results, by its name, given the other options; each holds
+            where a request gives no value of the option.
         asks_region: Whether a verdict may depend on the node being the last of its region on this backend; its `ok` is
             None until that is known.
         limits_regions: Whether `region_refusals` must be called; if not, any region is accepted.
@@ -151,6 +153,7 @@ class Backend(ABC):
     region_maxima: Mapping[str, int] = MappingProxyType({})
     region_count: tuple[int, str] = (0, "")
     prepare: Mapping[str, str] = MappingProxyType({})
+    runtimes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
     asks_region: bool = False
     limits_regions: bool = False
 

@@ -19,6 +19,7 @@ from dovetail_decoder.openvino_tokenizer import check_tokenizer
 from dovetail_decoder.raising import raise_unscored
 from dovetail_decoder.reading import chain_of, is_generator, models_of, read_folder
 from dovetail_decoder.routing import requests_of_parts
+from dovetail_decoder.runtime_defaults import ONNXRUNTIME_GENAI, suited_to
 from dovetail_decoder.runtime_option import KEYWORD as RUNTIME_KEYWORD
 from dovetail_decoder.runtime_option import RUNTIMES
 from dovetail_decoder.saving import check_output, check_source, size_of
@@ -73,6 +74,10 @@ class GeneratorKind(TunableKind):
 
             prompts = read_prompts(data, source)
         runtime = request.pop(RUNTIME_KEYWORD, None)
+        notes: Sequence[str] = ()
+        if runtime is None and source.document is not None:
+            backends, notes = suited_to(ONNXRUNTIME_GENAI, request.get("backends") or (), plugins)
+            request["backends"] = tuple(backends)
         models = models_of(source, plugins)
         chain = chain_of(source, models)
         if runtime is not None:
@@ -101,6 +106,8 @@ class GeneratorKind(TunableKind):
                 raise_unscored(compiled, compile_part)
         finally:
             chain.close()
+        for note in notes:
+            compiled.note(note)
         if source.apart is not None:
             compiled.note(f"{source.merged}: its two branches are compiled apart, and put together again")
         if runtime is not None:

@@ -53,7 +53,7 @@ DEFAULTS = (
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights",
     "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4",
     "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1",
-    "cpu-int8:weights=int4",
+    "cpu-int8:weights=int4,kernel=qdq",
     "cpu-int8:weights=int4,scheme=asymmetric --runtime openvino-genai",
     "cpu-bf16",
     "gpu-fp16",

@@ -13,7 +13,7 @@ from dovetail.ir import FreshNames
 from dovetail.planning import Refusal
 from dovetail.plugin import Edit
 from dovetail_transforms.decompositions import ON_REQUEST, WriteOutNode, is_known, operators_needed
-from dovetail_transforms.decompositions.formula import operator_of
+from dovetail_transforms.decompositions.formula import operator_of, result_of
 
 from dovetail_placement.anchors import Anchors
 
@@ -31,7 +31,7 @@ class WrittenOut(NamedTuple):
 
     Attributes:
         nodes: The nodes in its place.
-        result: The one that computes its first result.
+        result: The one that computes the first result that is read.
         operator: The operator.
         backend: The backend.
     """
@@ -66,23 +66,25 @@ def write_out_unclaimed(model: Model, ctx: Context, claiming: Claiming) -> list[
     edits = [anchors.recorded(Edit(editor.name, node.name or ""), node) for node, _ in sites]
     written = []
     for (node, backend), edit in zip(sites, edits):
-        operator, name, key = operator_of(node), node.name or "", editor.key(node)
+        operator, name, value = operator_of(node), node.name or "", result_of(node)
+        result = value.name if value is not None else None
         outcome = editor.write(model, node, names)
-        if outcome.why:
+        made = editor.made(outcome, result)
+        if made is None:
             continue
         ctx.round.edits.append(edit)
-        made = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
-        why = f"no chosen backend takes {operator}; it is written out for {backend.name}: {made}"
+        parts = ", ".join(dict.fromkeys(new.op_type for new in outcome.nodes))
+        why = f"no chosen backend takes {operator}; it is written out for {backend.name}: {parts}"
         ctx.remark("passed", name, editor.name, why)
         ctx.count(editor.name)
-        written.append(WrittenOut(outcome.nodes, editor.made(outcome, key), operator, backend))
+        written.append(WrittenOut(outcome.nodes, made, operator, backend))
     model.touch()
     return written
 
 
 def _taker(node: ir.Node, model: Model, ctx: Context) -> Backend | None:
     """Return the first backend that takes every operator in the place of a node, and did not decline it before."""
-    result = node.outputs[0] if node.outputs else None
+    result = result_of(node)
     if operator_of(node) in ON_REQUEST or result is None or result.dtype is None:
         return None
     if not result.dtype.is_floating_point():

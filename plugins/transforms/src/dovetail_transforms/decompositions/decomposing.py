@@ -14,7 +14,7 @@ from dovetail.planning import Refusal, set_key
 from dovetail.plugin import Editor
 from dovetail.text import did_you_mean
 
-from dovetail_transforms.decompositions.formula import Formula, operator_of
+from dovetail_transforms.decompositions.formula import Formula, operator_of, result_of
 from dovetail_transforms.decompositions.rules.all_rules import RULES
 from dovetail_transforms.rewriting import NotRewritten, Rewrite, RewriteOutcome, rewrite_node
 
@@ -176,23 +176,22 @@ class WriteOutNode(Editor):
 
     def key(self, node: ir.Node) -> str:
         """Return the key of the node that computes the result of `node` afterwards; see `dovetail.planning.key_of`."""
-        return f"{self.name}:{node.outputs[0].name}"
+        value = result_of(node)
+        return f"{self.name}:{node.name if value is None else value.name}"
 
     def write(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Write `node` out. The caller marks the model as changed."""
-        key = self.key(node)
+        key, result = self.key(node), result_of(node)
+        name = None if result is None else result.name
         outcome = decompose_node(node, names, model.opset)
-        if not outcome.why:
-            set_key(self.made(outcome, key), key)
+        made = self.made(outcome, name)
+        if made is not None:
+            set_key(made, key)
         return outcome
 
-    def made(self, outcome: RewriteOutcome, key: str) -> ir.Node:
-        """Return the node that computes the first result."""
-        return next(new for new in outcome.nodes if any(self.key_of_value(value) == key for value in new.outputs))
-
-    def key_of_value(self, value: ir.Value) -> str:
-        """Return the key for the first result of a node."""
-        return f"{self.name}:{value.name}"
+    def made(self, outcome: RewriteOutcome, result: str | None) -> ir.Node | None:
+        """Return the node that computes a result, by its name; None for a node of which nothing was read."""
+        return next((new for new in outcome.nodes if any(value.name == result for value in new.outputs)), None)
 
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Sequence[ir.Node]:
         """Write `node` out.

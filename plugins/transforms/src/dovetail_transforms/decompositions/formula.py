@@ -24,6 +24,15 @@ Size = Any
 """An extent: an `int` where it is known, else a value of int64 with one element."""
 
 
+def result_of(node: ir.Node) -> ir.Value | None:
+    """Return the first output that is read or leaves the graph: the nodes in the place of `node` compute no other."""
+    return next(filter(_is_read, node.outputs), None)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
 def operator_of(node: ir.Node) -> str:
     """Return the key of the table: the operator, with its domain unless that is the default one."""
     return node.op_type if is_onnx(node) else f"{node.domain}.{node.op_type}"
@@ -65,7 +74,7 @@ class Formula(Replacement):
         made = {id(output) for new in self.nodes for output in new.outputs}
         results: list[ir.Value | None] = []
         for value, output in zip(values, self.node.outputs):
-            if value is None or not (output.uses() or output.is_graph_output()):
+            if value is None or not _is_read(output):
                 results.append(None)
                 continue
             passed = id(value) not in made
@@ -127,12 +136,9 @@ class Formula(Replacement):
         return attribute(self.node, name, self._signature.defaults.get(name, default))
 
     def is_read(self, name: str) -> bool:
-        """Check whether an output is read or leaves the graph."""
-        index = next(index for index, port in enumerate(self._signature.outputs) if port.name == name)
-        if index >= len(self.node.outputs):
-            return False
-        value = self.node.outputs[index]
-        return bool(value.uses()) or value.is_graph_output()
+        """Check whether an output is read or leaves the graph; one that the operator does not have is not."""
+        ports = zip(self._signature.outputs, self.node.outputs)
+        return any(port.name == name and _is_read(value) for port, value in ports)
 
     def fresh(self, what: str) -> str:
         """Return an unused name for a value or a node of a body."""
