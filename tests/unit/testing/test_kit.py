@@ -293,3 +293,13 @@ def test_differences_of_plans(tmp_path, plugins):
     assert {one.part for one in found} >= {"precision"}
     with pytest.raises(UsageError, match="is a plan, and host a backend"):
         differences(str(tmp_path / "one.yaml"), "host", plugins)
+
+
+def test_models_that_no_reference_computes_are_not_held_against_a_backend(with_backend):
+    types = "types: {q: {dtype: int8, scheme: asymmetric, observer: minmax}}\ndynamic: refuse\n"
+    head = HEAD.replace("low: float16, high: float32", "low: int8, high: float32, accumulate: int32")
+    head = head.replace("types: {f: [float16, float32]}\n", types)
+    rule = "ops: {Reshape: {role: passive, types: q, same_scale: true, limits: {out0.rank: 2}}}"
+    found = check_installed("acme-kit", with_backend(head + rule + TAIL))
+    assert found.problems == []
+    assert [one.name for one in found.measured if one.outcome == "compared"] == ["Reshape out0.rank: 2"]

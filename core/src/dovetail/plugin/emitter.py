@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -133,6 +134,10 @@ class Emitter(ABC):
 
 TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
 """Whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""
+
+# The time, of `time.monotonic`, at which a call of a tool ends, whatever its own timeout is. Only commands with a time
+# limit set it.
+TOOL_DEADLINE: ContextVar[float] = ContextVar("dovetail-tool-deadline", default=math.inf)
 
 # Called with each line of progress of a tool while an emitter or an engine uses it.
 TOOL_PROGRESS: ContextVar[Callable[[str], None] | None] = ContextVar("dovetail-tool-progress", default=None)

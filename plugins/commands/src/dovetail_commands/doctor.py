@@ -8,6 +8,7 @@ import platform
 import re
 import shlex
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Pass, PassResult
     from dovetail.plugin import PluginSet
+    from onnx_ir import TensorProtocol
 
     from dovetail_commands.backends import BackendInfo
 
@@ -124,7 +126,7 @@ def examine_model(model: Model, path: Path, plugins: PluginSet | None = None) ->
     from onnx_ir import ExternalTensor
 
     operators = Counter(operator_name(node.domain, node.op_type) for node in model.nodes())
-    weights = [value.const_value for value in model.graph.initializers.values() if value.const_value is not None]
+    weights = list(_weights(model))
     inputs = open_inputs(model)
     fixing, complete = fixing_option(inputs) if inputs else ("", False)
     return {
@@ -135,6 +137,16 @@ def examine_model(model: Model, path: Path, plugins: PluginSet | None = None) ->
         "open": [value.name or "" for value in inputs], "fixing": fixing if complete else "",
         "file": path.name, "file_bytes": path.stat().st_size if path.is_file() else 0,
     }  # fmt: skip
+
+
+def _weights(model: Model) -> Iterator[TensorProtocol]:
+    """Yield the weights of a model: initializers, also of bodies, and the tensors of nodes that only hold one."""
+    from onnx_ir.convenience import get_const_tensor
+
+    graphs = {id(graph): graph for graph in (model.graph, *(graph for _, graph in model.graphs()))}
+    values = [value for graph in graphs.values() for value in graph.initializers.values()]
+    values += [output for node in model.nodes() if not node.inputs for output in node.outputs]
+    yield from (tensor for value in values if (tensor := get_const_tensor(value)) is not None)
 
 
 def _unrunnable(model: Model, plugins: PluginSet | None) -> dict[str, int]:

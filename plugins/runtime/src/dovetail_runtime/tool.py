@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import PIPE, TimeoutExpired
@@ -17,7 +18,7 @@ from typing import IO, Any
 
 import dovetail.plugin
 from dovetail.plugin import EngineError, PythonProcess, anonymous_file
-from dovetail.plugin.loading import TOOL_PROGRESS
+from dovetail.plugin.loading import TOOL_DEADLINE, TOOL_PROGRESS
 from dovetail.text import printable
 
 from dovetail_runtime import tool_worker
@@ -112,10 +113,10 @@ class ToolProcess(dovetail.plugin.Tool):
         process, late = self._process, threading.Event()
         assert process is not None and process.stdin is not None and process.stdout is not None, "it has pipes"
         try:
-            with _limited(process, self._timeout, late):
+            with _limited(process, self._seconds(), late):
                 tool_worker.send(process.stdin, {"function": function, "given": dict(given)})
             while True:
-                with _limited(process, self._timeout, late):
+                with _limited(process, self._seconds(), late):
                     answer = tool_worker.receive(process.stdout)
                 if "progress" not in answer:
                     break
@@ -137,9 +138,16 @@ class ToolProcess(dovetail.plugin.Tool):
             raise EngineError(why, self._hint if missing else "", nodes=answer["nodes"])
         return answer["answer"]
 
+    def _seconds(self) -> float:
+        """Return the seconds until an answer is late: the timeout, or what is left until the command's deadline."""
+        deadline = TOOL_DEADLINE.get()
+        return self._timeout if math.isinf(deadline) else min(self._timeout, max(deadline - time.monotonic(), 0.0))
+
     def _silent(self) -> str:
         """Say that the process was ended because it was silent, with its last words."""
         told = self._last_words()
+        if not math.isinf(deadline := TOOL_DEADLINE.get()) and time.monotonic() >= deadline:
+            return "was ended at the time limit" + (f"; it last said: {told}" if told else "")
         return f"gave no answer within {self._timeout:g} s, and was ended" + (f"; it last said: {told}" if told else "")
 
     def _ended(self) -> str:

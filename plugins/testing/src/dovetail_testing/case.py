@@ -90,6 +90,7 @@ class CaseMeasurement:
         placed: Number of nodes on the backend.
         others: Number of nodes elsewhere.
         reasons: Why nodes are elsewhere.
+        refusal: The first of these reasons that an emitter or an engine gives; empty if none does.
         constants: Whether all inputs but the first became constants, as weights and axes usually are.
         reference: The reference that computed the expected results.
         exact: Whether all outputs are equal after rounding to their formats.
@@ -107,6 +108,7 @@ class CaseMeasurement:
     placed: int = 0
     others: int = 0
     reasons: tuple[str, ...] = ()
+    refusal: str = ""
     constants: bool = False
     reference: str = ""
     exact: bool = False

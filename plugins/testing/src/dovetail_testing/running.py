@@ -168,6 +168,7 @@ class _Run:
         nodes = compiled.plan.nodes
         placed = sum(node.backend == name for node in nodes)
         found = replace(blank, placed=placed, others=len(nodes) - placed, reasons=_reasons(compiled, name))
+        found = replace(found, refusal=next((each.reason for each in compiled.remarks if each.kind == "failed"), ""))
         if not placed:
             return replace(found, outcome="host")
         reference, expected, why = chosen_reference(self.work)

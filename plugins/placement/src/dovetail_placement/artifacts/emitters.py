@@ -166,7 +166,8 @@ def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str) ->
             made = emitter.emit(region, folder)
     except DovetailError as error:
         nodes = error.nodes if isinstance(error, EngineError) else (error.node,)
-        raise NotEmitted(f"{title}: {error.message}", *nodes) from error
+        hint = f" ({error.hint})" if error.hint else ""
+        raise NotEmitted(f"{title}: {error.message}{hint}", *nodes) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:

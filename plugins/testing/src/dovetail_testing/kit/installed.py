@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,11 +16,13 @@ from dovetail_schemas.backend import FileBackend
 from dovetail_schemas.integer_nodes import integers_by_accident
 
 from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
+from dovetail_testing.common_reason import CommonReason
 from dovetail_testing.kit.limit_models import LimitFound, LimitModels
 from dovetail_testing.kit.targets import Target, targets_of
 from dovetail_testing.list_files import lists
 from dovetail_testing.lone_nodes import requirements
 from dovetail_testing.running import measure, references_of
+from dovetail_testing.time_limit import OutOfTime, TimeLimit
 from dovetail_testing.verdicts import verdict
 
 if TYPE_CHECKING:
@@ -98,23 +99,18 @@ class InstalledCheck:
         return [*lines, *(f"    note: {text}" for text in notes), *(f"    problem: {p}" for p in self.problems)]
 
 
-class _OutOfTime(Exception):
-    """Raised when the time limit is reached."""
-
-
 class _Watch:
     """Reports progress, and stops at the time limit."""
 
-    def __init__(self, progress: Progress | None, limit: float | None):
-        self._progress, self._end = progress, None if limit is None else time.monotonic() + limit
+    def __init__(self, progress: Progress | None, limit: TimeLimit):
+        self._progress, self.limit = progress, limit
         self.at = "targets"
 
     def __call__(self, what: str, done: int, total: int) -> None:
         self.at = f"{what}, {done} of {total}"
         if self._progress is not None:
             self._progress(what, done, total)
-        if self._end is not None and time.monotonic() > self._end:
-            raise _OutOfTime
+        self.limit.check()
 
 
 def check_installed(
@@ -134,7 +130,7 @@ def check_installed(
         name: A backend, a plugin or a distribution.
         plugins: The plugins; all installed ones by default.
         progress: Called with (what, done, total).
-        time_limit: Time limit in seconds; returns what was found until then. A node that is being compiled is finished.
+        time_limit: Time limit in seconds; returns what was found until then. A tool that is working is ended.
         interrupted: Called with what was found if the user interrupts the check, before the interruption is raised.
 
     Raises:
@@ -144,10 +140,11 @@ def check_installed(
     owner, backends = _owner(name, plugins)
     version = next((record.version for record in plugins.plugins if record.distribution == owner), "")
     found = InstalledCheck(name, f"{owner} {version}".strip())
-    watch = _Watch(progress, time_limit)
+    watch = _Watch(progress, TimeLimit(time_limit))
     try:
-        _check(owner, backends, found, plugins, watch)
-    except _OutOfTime:
+        with watch.limit.ends_tools():
+            _check(owner, backends, found, plugins, watch)
+    except OutOfTime:
         found.unfinished = f"the time limit of {time_limit:g} s was reached at {watch.at}"
     except KeyboardInterrupt:
         found.unfinished = f"interrupted at {watch.at}"
@@ -196,8 +193,11 @@ def _check_backend(name: str, found: InstalledCheck, plugins: PluginSet, watch: 
     without: list[str] = []
     for done, operator in enumerate(operators):
         watch(f"limits of {operator}", done, len(operators))
-        limits = list(models.limits(operator))
-        found.limits += limits
+        limits = []
+        for limit in models.limits(operator):
+            limits.append(limit)
+            found.limits.append(limit)
+            watch.limit.check()
         plain = models.plain(operator)
         kept = [(f"{one.operator} {one.limit}", one.kept) for one in limits if one.kept is not None]
         samples += kept or ([(operator, plain)] if plain is not None else [])
@@ -230,18 +230,23 @@ def _measure(
         why = "; ".join(f"{engine}: {reason}" for engine, _, reason in info.engines)
         found.notes.append(f"no engine of {name} runs here, so nothing was compared ({why})")
         return
-    before = len(found.measured)
+    before, common = len(found.measured), CommonReason()
     expected, low = lists(name, plugins.registry), load_chosen(plugins.registry, BackendChoice(name)).low or ""
     try:
         for done, (label, sample) in enumerate(samples):
             watch(f"{label} on engine and reference", done, len(samples))
             measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
+            watch.limit.check()  # else its result would be that of a tool that was ended
             found.measured.append(measured)
             judged = verdict(measured, expected)
             # Lists say "exact" of onnx's own tests; other numbers may fall on the other side of a rounding.
             rounded = measured.outcome == "compared" and not measured.problem
             if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
                 found.problems.append(f"{label} on {name}: {measured.line()}")
+            if common.add(sample.op_type, measured.refusal if measured.outcome == "host" else ""):
+                if left := len(samples) - done - 1:
+                    found.notes.append(f"{pluralize(left, 'other node')} were not tried: the reason is common to all")
+                break
     finally:  # what the time limit cuts off is not silent about what was tried
         _say_what_is_left(name, found.measured[before:], found)
 

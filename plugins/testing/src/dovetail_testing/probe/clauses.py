@@ -7,7 +7,9 @@ chosen greedily: each time the one that excludes the most wrong nodes and the fe
 from __future__ import annotations
 
 import itertools
+import math
 import re
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -84,8 +86,14 @@ class OperatorRule:
         return typed and not any(clause.excludes(names) for clause in self.clauses)
 
 
-def learned(operator: str, observations: Sequence[Observation]) -> OperatorRule:
-    """Learn the rule of an operator from the nodes that were tried."""
+def learned(operator: str, observations: Sequence[Observation], deadline: float = math.inf) -> OperatorRule:
+    """Learn the rule of an operator from the nodes that were tried.
+
+    Args:
+        operator: The operator.
+        observations: The nodes.
+        deadline: The time, of `time.monotonic`, from which on conditions are no longer combined.
+    """
     rule = OperatorRule(operator, observations)
     for each in observations:
         rule.ports.update(each.names.ports)
@@ -94,11 +102,11 @@ def learned(operator: str, observations: Sequence[Observation]) -> OperatorRule:
             if each.right and dtype not in listed:
                 listed.append(dtype)
     typed = [each for each in observations if all(t in rule.types[p] for p, t in each.names.types.items())]
-    rule.clauses = _clauses(typed, rule)
+    rule.clauses = _clauses(typed, rule, deadline)
     return rule
 
 
-def _clauses(observations: Sequence[Observation], rule: OperatorRule) -> list[Clause]:
+def _clauses(observations: Sequence[Observation], rule: OperatorRule, deadline: float) -> list[Clause]:
     """Choose clauses greedily until no more wrong nodes can be excluded at a profit."""
     bits = _Bits(observations)
     bad = bits.mask(lambda each: not each.right)
@@ -106,7 +114,7 @@ def _clauses(observations: Sequence[Observation], rule: OperatorRule) -> list[Cl
     if not bad or not good:
         return []
     conditions = list(conditions_on(observations, rule.types))
-    candidates = list(_candidates(conditions, bits, bad, good))
+    candidates = list(_candidates(conditions, bits, bad, good, deadline))
     chosen: list[Clause] = []
     while bad:
         gains = [
@@ -145,7 +153,7 @@ class _Bits:
 
 
 def _candidates(
-    conditions: Sequence[Condition], bits: _Bits, bad: int, good: int
+    conditions: Sequence[Condition], bits: _Bits, bad: int, good: int, deadline: float
 ) -> Iterator[tuple[int, tuple[int, ...], int]]:
     """Yield sets of nodes with the guards and the condition that describe them, the simple ones first."""
     forbidden = [bits.mask(_met_by(one.forbids)) for one in conditions]
@@ -163,6 +171,8 @@ def _candidates(
         if number == 2:
             paired, guards = paired[:_MOST_TRIPLED], guards[:_MOST_TRIPLED]
         for at, chosen in itertools.product(paired, itertools.combinations(guards, number)):
+            if not math.isinf(deadline) and time.monotonic() > deadline:
+                return
             if len({conditions[each].name for each in (at, *chosen)}) <= len(chosen):
                 continue  # a limit that depends on the value that it limits reads as a riddle
             mask = forbidden[at]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cli import PlainCommand, note, output, plugins_of, print_json, say
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin.loading import make_engine
 from dovetail_schemas.check_command import seconds
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
 
-    from dovetail_testing.probe.probing import Progress
+    from dovetail_testing.probe.probing import Probe, Progress
 
 
 _SUFFIX = ".backend.yaml"
@@ -71,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         note(f"what was measured is in {state}; the same command resumes there")
         raise
+    if not any(rule.is_taken for rule in found.rules.values()):
+        raise DovetailError(f"{found.line()}; {file} was not written{_reason(found)}", _hint(found, plugins))
     listed = contradictions(found) if against else []
     write_text(file, file_of(found, name))
     if args.json:
@@ -100,6 +104,22 @@ def _on_machines(args: argparse.Namespace, state: Path, plugins: PluginSet, prog
         probe_in_parts(
             workers, args.target, state, time_limit=args.time_limit, operators=args.operator, progress=progress
         )
+
+
+def _reason(found: Probe) -> str:
+    """Return the most frequent reason of nodes that are not computed, after a colon; empty if no node was tried."""
+    from dovetail_testing.probe.clauses import reason_of
+
+    reasons = Counter(reason_of(each) for each in found.observations)
+    return f": {reasons.most_common(1)[0][0]}" if reasons else ""
+
+
+def _hint(found: Probe, plugins: PluginSet) -> str:
+    if not found.observations:
+        return "give it more time with --time-limit"
+    if not found.backend and make_engine(plugins.registry, found.engine).loads_artifacts:
+        return "this engine loads the programs of an emitter: name the backend that has both"
+    return ""
 
 
 def _own_file(target: str, plugins: PluginSet) -> str:

@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any
 import dovetail
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
-from dovetail.plugin.loading import load_chosen, make_engine, use_file
+from dovetail.plugin import Emitter
+from dovetail.plugin.loading import class_of, load_chosen, make_engine, use_file
 from dovetail.text import did_you_mean, pluralize
 
+from dovetail_testing.common_reason import CommonReason
 from dovetail_testing.probe.cases import ProbeCase, tested_nodes
 from dovetail_testing.probe.clauses import OperatorRule, learned
 from dovetail_testing.probe.observing import NodeNames, NodeReader, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
 from dovetail_testing.probe.trials import ProbeState, Trials
 from dovetail_testing.probe.variations import Exploration, explored
+from dovetail_testing.time_limit import OutOfTime, TimeLimit
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, Engine, PluginSet, Reads
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 """Called with what is tried, how much of it is done, and how much there is."""
 
+_TRYING = 0.95  # of a time limit; what is left is for the rules
 _OWN_REFERENCE = "onnxruntime-cpu"
 """The engine that is itself a reference; it is compared with the other one first."""
 
@@ -112,7 +116,7 @@ def probe(
         target: A backend, with options as after `--backend`, whose first engine that is here is probed; or an engine.
         plugins: The plugins; all installed ones by default.
         state: The file with the outcomes, from which an interrupted probe resumes; None for none.
-        time_limit: Time limit in seconds; the rest of the nodes is left out then.
+        time_limit: Time limit in seconds; the rest of the nodes is left out then. A node that is being tried is ended.
         operators: The operators to probe; by default all.
         against: A backend, or the file of one, whose claims are compared (see `dovetail_testing.probe.claims`).
         progress: Called as nodes are tried.
@@ -121,7 +125,7 @@ def probe(
         UsageError: There is no such backend, engine or operator.
         DovetailError: No engine is here, or the file of outcomes is something else.
     """
-    began = time.monotonic()
+    began, limit = time.monotonic(), TimeLimit(time_limit)
     plugins = plugins or dovetail.load_plugins()
     backend, engine = _target(target, plugins)
     name, chosen = engine.name, dict(backend.chosen) if backend is not None else {}
@@ -129,19 +133,19 @@ def probe(
     tests = tested_nodes(plugins, engine.reads.opset, operators)
     kept = ProbeState(Path(state) if state else None, {"engine": name, "options": chosen, **found.versions})
     references = ("onnx", "onnxruntime") if name == _OWN_REFERENCE else ("onnxruntime", "onnx")
-    with Trials(name, chosen, kept, references) as trials:
+    emitting = target if backend is not None and _emits(backend, engine, plugins) else ""
+    with Trials(name, chosen, kept, references, emitting, limit.end(_TRYING)) as trials:
+        # Without a file to compare, the verdicts of the probed backend say which nodes it should compute.
         other = (
-            load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, against))) if against else None
+            load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, against)))
+            if against
+            else backend
         )
         reader = NodeReader(plugins, _facts(name, plugins), other)
-        run = _Run(tests, trials, reader, progress, _deadline(began, time_limit))
-        run.go(found)
+        with limit.ends_tools(_TRYING):
+            _Run(tests, trials, reader, progress, limit).go(found)
     found.tried, found.resumed, found.seconds = trials.tried, kept.resumed, time.monotonic() - began
     return found
-
-
-def _deadline(began: float, limit: float | None) -> float:
-    return float("inf") if limit is None else began + limit
 
 
 @dataclass
@@ -152,39 +156,78 @@ class _Run:
     trials: Trials
     reader: NodeReader
     progress: Progress | None
-    deadline: float
+    limit: TimeLimit
 
     def go(self, found: Probe) -> None:
         """Try the tests, then variations of what the engine computes, operator by operator in turn."""
-        self.trials.start()
         known = {operator: _Found(cases) for operator, cases in self.tests.items()}
+        waiting = [(0.0, number, operator) for number, operator in enumerate(known)]
+        with suppress(OutOfTime):
+            self.trials.start()
+            self._check_common_reason()
+            self._try_tests(known)
+        found.precision = computed_in(outcome for each in known.values() for _, _, outcome in each.seen)
+        with suppress(OutOfTime):
+            self._try_variations(known, waiting, found.precision)
+        found.unfinished = sorted(operator for *_, operator in waiting)
+        self._learn(known, found)
+
+    def _check_common_reason(self) -> None:
+        """Try a node of a few operators that the compared file accepts. Outcomes are not kept: the user acts on them.
+
+        Raises:
+            DovetailError: All are refused for one reason, such as a tool that is not installed.
+        """
+        common = CommonReason()
+        for operator, cases in self.tests.items() if self.reader.against is not None else ():
+            for case in cases:
+                self.limit.check(_TRYING)
+                names = self.reader.names_of(case.proto)
+                if names is None or names.refusal != "":
+                    continue
+                outcome = self.trials.tried_once(case)
+                if not outcome.valid:
+                    continue
+                if common.add(operator, outcome.reason):
+                    tried = ", ".join(sorted(common.operators))
+                    why = f"{self.trials.engine}: nodes of {tried} are refused for one reason: {common.text}"
+                    raise DovetailError(why)
+                if not common.text:
+                    return
+                break
+
+    def _try_tests(self, known: Mapping[str, _Found]) -> None:
         total = sum(len(cases) for cases in self.tests.values())
-        done = 0
-        for each in known.values():
-            for case in each.cases:
-                self._say("tests", done, total)
-                done += 1
-                if self._is_late():
-                    break
-                self._try(case, each)
-        outcomes = (outcome for each in known.values() for _, _, outcome in each.seen)
-        found.precision = computed_in(outcomes)
-        explorations = {operator: self._explore(operator, each, found.precision) for operator, each in known.items()}
+        cases = ((case, found) for found in known.values() for case in found.cases)
+        for done, (case, found) in enumerate(cases):
+            self._say("tests", done, total)
+            self.limit.check(_TRYING)
+            self._try(case, found)
+
+    def _try_variations(
+        self, known: Mapping[str, _Found], waiting: list[tuple[float, int, str]], precision: str
+    ) -> None:
+        """Try variations; the operators whose variations are not all tried stay in `waiting`."""
+        explorations = {operator: self._explore(operator, each, precision) for operator, each in known.items()}
         # The operator that took least so far is next, so that slow ones do not take the time of all others.
-        waiting = [(0.0, number, operator) for number, operator in enumerate(explorations)]
-        while waiting and not self._is_late():
-            spent, number, operator = heapq.heappop(waiting)
+        while waiting:
+            self.limit.check(_TRYING)
+            spent, number, operator = waiting[0]
             began = time.monotonic()
             if next(explorations[operator], None) is not None:
-                heapq.heappush(waiting, (spent + time.monotonic() - began, number, operator))
+                heapq.heapreplace(waiting, (spent + time.monotonic() - began, number, operator))
+            else:
+                heapq.heappop(waiting)
             self._say("variations of operators", len(known) - len(waiting), len(known))
-        found.unfinished = sorted(operator for *_, operator in waiting)
+
+    def _learn(self, known: Mapping[str, _Found], found: Probe) -> None:
+        """Learn the rule of each operator from the nodes that were tried."""
         self._say("rules of operators", 0, len(known))
         for operator, each in known.items():
             seen = observations_of(each.seen, found.precision)
             closed = [one for one in seen if not one.names.is_open and (one.right or not one.names.is_empty)]
             if closed:
-                found.rules[operator] = learned(operator, closed)
+                found.rules[operator] = learned(operator, closed, self.limit.end())
             opened = [one for one in seen if one.names.is_open]
             right, of = found.open_right
             found.open_right = right + sum(one.right for one in opened), of + len(opened)
@@ -215,9 +258,6 @@ class _Run:
             return None
         each.seen.append((case, names, outcome))
         return outcome
-
-    def _is_late(self) -> bool:
-        return time.monotonic() > self.deadline
 
     def _say(self, what: str, done: int, total: int) -> None:
         if self.progress is not None:
@@ -272,6 +312,12 @@ def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:
             return backend, engine
         reasons.append(f"{name}: {why}")
     raise DovetailError(f"no engine of {choice.name} is available ({'; '.join(reasons)})")
+
+
+def _emits(backend: Backend, engine: Engine, plugins: PluginSet) -> bool:
+    """Check whether the engine loads what emitters of the backend compile from regions."""
+    emitters = (class_of(plugins.registry.emitter[name], name, Emitter) for name in backend.artifacts)
+    return engine.loads_artifacts and any(not emitter.whole for emitter in emitters)
 
 
 def _facts(engine: str, plugins: PluginSet) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dovetail.plugin import EngineError, Tool
 from dovetail_testing.comparing import ValueDifference, compared
 from dovetail_testing.probe.observing import Outcome
 from dovetail_testing.probe.worker import packed, unpacked
+from dovetail_testing.time_limit import OutOfTime
 
 if TYPE_CHECKING:
     from dovetail_testing.probe.cases import ProbeCase
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 _WORKER = "dovetail_testing.probe.worker"
 _SECONDS = 20.0  # of one node on the engine
+_COMPILE_SECONDS = 120.0  # of one node that an emitter compiles
 _REFERENCE_SECONDS = 10.0  # of one on a reference, which is slow only where loops are
 _AGREES = 1e-3  # of a reference with recorded results, relative to the largest value
 _ENDINGS = ("ended with", "gave no answer")
@@ -99,16 +102,21 @@ class Trials:
         chosen: Options of the backend that it runs for.
         state: Where outcomes are kept.
         references: `onnxruntime` and `onnx`, the first one to ask first.
+        backend: The backend whose emitters compile the nodes, with options; empty if the engine loads nodes.
+        deadline: The time, of `time.monotonic`, after which answers do not count.
     """
 
     engine: str
     chosen: Mapping[str, str]
     state: ProbeState
     references: Sequence[str] = ("onnxruntime", "onnx")
+    backend: str = ""
+    deadline: float = math.inf
 
     def __post_init__(self) -> None:
-        begin = ("begin", {"engine": self.engine, "chosen": dict(self.chosen)})
-        self._on_engine = Tool.start(_WORKER, title=self.engine, timeout=_SECONDS, begin=begin)
+        self._given = {"engine": self.engine, "chosen": dict(self.chosen), "backend": self.backend}
+        seconds = _COMPILE_SECONDS if self.backend else _SECONDS
+        self._on_engine = Tool.start(_WORKER, title=self.engine, timeout=seconds, begin=("begin", self._given))
         self._on_reference = Tool.start(_WORKER, title="the reference", timeout=_REFERENCE_SECONDS)
         self.tried = 0
 
@@ -124,21 +132,43 @@ class Trials:
 
         Raises:
             EngineError: The engine cannot be created.
+            OutOfTime: The deadline has passed.
         """
         began = time.monotonic()
-        self._on_engine.ask("begin", engine=self.engine, chosen=dict(self.chosen))
+        try:
+            self._on_engine.ask("begin", **self._given)
+        finally:
+            self._check_time()
         return time.monotonic() - began
 
     def outcome(self, case: ProbeCase) -> Outcome:
-        """Return how a node goes, as known or by trying it."""
+        """Return how a node goes, as known or by trying it.
+
+        Raises:
+            OutOfTime: The deadline passed while it was tried.
+        """
         model = case.proto.SerializeToString(deterministic=True)
         key = _key(model, case.feeds)
         known = self.state.get(key)
         if known is None:
-            known = self._tried(model, case)
+            known = self.tried_once(case)
             self.state.add(key, known)
             self.tried += 1
         return known
+
+    def tried_once(self, case: ProbeCase) -> Outcome:
+        """Try a node, and do not keep its outcome.
+
+        Raises:
+            OutOfTime: The deadline passed while it was tried.
+        """
+        found = self._tried(case.proto.SerializeToString(deterministic=True), case)
+        self._check_time()  # else its reason would be the time limit
+        return found
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
 
     def _tried(self, model: bytes, case: ProbeCase) -> Outcome:
         inputs = {name: packed(value) for name, value in case.feeds.items()}

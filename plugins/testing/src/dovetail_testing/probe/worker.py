@@ -12,30 +12,38 @@ import numpy as np
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
-    from dovetail.plugin import PluginSet
+    from dovetail.ir import Model
+    from dovetail.passes import BackendChoice
+    from dovetail.plugin import Executor, PluginSet
     from dovetail_runtime.engines import GuardedEngine
+    from dovetail_runtime.guarded_session import GuardedSession
 
 
 _SLOW = 1 << 15  # elements that onnx's reference computes in reasonable time
 
 _engines: list[GuardedEngine] = []
 _plugins: list[PluginSet] = []
+_emitting: list[BackendChoice] = []
 
 
-def begin(engine: str, chosen: Mapping[str, str]) -> None:
+def begin(engine: str, chosen: Mapping[str, str], backend: str = "") -> None:
     """Create the engine.
 
     Args:
         engine: Its name.
         chosen: The options of the backend that it runs for.
+        backend: The backend whose emitters compile every node before the engine loads it, or the path of its file;
+            empty if the engine loads nodes.
     """
     import dovetail
-    from dovetail.plugin.loading import make_engine
+    from dovetail.passes import BackendChoice
+    from dovetail.plugin.loading import make_engine, use_file
     from dovetail_runtime.engines import GuardedEngine
 
     plugins = dovetail.load_plugins()
     _plugins[:] = [plugins]
     _engines[:] = [GuardedEngine(make_engine(plugins.registry, engine), "", dict(chosen))]
+    _emitting[:] = [BackendChoice.parse(use_file(plugins.registry, backend))] if backend else []
 
 
 def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,17 +54,43 @@ def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """
     import dovetail
     import onnx
-    from dovetail.plugin import RegionModel
 
     stage = "load"
     try:
-        region = RegionModel(dovetail.open(onnx.ModelProto.FromString(model), _plugins[0]))
-        session = _engines[0].load(region, {"threads": 1})
+        session = _loaded(dovetail.open(onnx.ModelProto.FromString(model), _plugins[0]))
         stage = "run"
         outputs = session.run({name: unpacked(value) for name, value in inputs.items()})
     except DovetailError as error:
         return {"stage": stage, "reason": error.message}
     return {"stage": "done", "reason": "", "outputs": {name: packed(value) for name, value in outputs.items()}}
+
+
+def _loaded(model: Model) -> GuardedSession | Executor:
+    """Load a model on the engine; if its backend compiles ahead of time, run the emitters first, as `compile` does.
+
+    Raises:
+        DovetailError: An emitter or the engine refuses the model.
+    """
+    from dovetail.passes import Context, Pipeline, Request
+    from dovetail.planning import HOST, Placement, set_placement
+    from dovetail.plugin import RegionModel
+    from dovetail_runtime.engines import engines_in
+    from dovetail_runtime.executor import RegionExecutor
+
+    if not _emitting:
+        return _engines[0].load(RegionModel(model), {"threads": 1})
+    registry = _plugins[0].registry
+    ctx = Context(Request.of(*_emitting), plugins=_plugins[0])
+    ctx.load_backends()
+    for node in model.graph:
+        set_placement(node, Placement(_emitting[0].name))
+    try:
+        Pipeline.parse("emit-artifacts", registry).run(model, ctx)
+    except DovetailError as error:
+        refused = ctx.refusals.nodes(_emitting[0].name).values()
+        raise DovetailError(next((one.why for one in refused), error.message)) from error
+    engines = {_emitting[0].name: _engines, HOST: engines_in(ctx)[HOST]}  # the host runs conversions at the borders
+    return RegionExecutor(model, engines, {"threads": 1}, artifacts=ctx.outcome.artifacts)
 
 
 def run_reference(model: bytes, inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
