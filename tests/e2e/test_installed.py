@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 MEMBERS = sorted(path.parent for path in ROOT.glob("*/pyproject.toml")) + sorted(
     path.parent for group in ("plugins", "backends") for path in (ROOT / group).glob("*/pyproject.toml")
 )
-NAMES = {"yaml": "pyyaml", "google": "protobuf"}
+NAMES = {"yaml": "pyyaml", "google": "protobuf", "dovetail": "dovetail-core"}
 
 
 @pytest.mark.parametrize("name", ["core", "plugins", "backends", "schemas", "tests", "bench", "examples"])

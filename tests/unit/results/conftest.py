@@ -1,5 +1,6 @@
 """Two results that differ in everything, and a way to die at any moment of saving one."""
 
+import gc
 import hashlib
 import os
 import shutil
@@ -71,6 +72,7 @@ def dies_at(step, action):
     """
     child = os.fork()
     if child == 0:
+        gc.disable()  # sessions of engines that other tests left would wait for threads, which a fork does not have
         left = step
 
         def counted(change):

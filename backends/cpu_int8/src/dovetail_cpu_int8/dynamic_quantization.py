@@ -75,7 +75,8 @@ class _Rewriter:
             self._ctx.remark("missed", node, "dynamic-quantization", f"computed in floats: {why}")
             return
         integers, scale, zero_point = self._dynamic(given, node)
-        stored, weight_scale, offset = input_of(weight, 0), input_of(weight, 1), weight.inputs[2:]
+        stored, weight_scale = input_of(weight, 0), input_of(weight, 1)
+        offset = [value for value in weight.inputs[2:] if not _is_zero(value)]  # zeros need no input
         result, name, add = node.outputs[0], node.name or name_of(node.outputs[0]), self._nodes.add
         sums = add(
             node, "MatMulInteger", [integers, stored, zero_point, *offset], f"{name}_integer", (_INT32, result.shape)
@@ -102,6 +103,10 @@ class _Rewriter:
                 before, "DynamicQuantizeLinear", [value], f"{name}_quantize", parts
             )
         return self._quantized[value]
+
+
+def _is_zero(value: ir.Value | None) -> bool:
+    return value is None or value.const_value is not None and not value.const_value.numpy().any()
 
 
 def _why_not(weight: ir.Node) -> str:
