@@ -45,6 +45,9 @@ class Compiled:
     plan = Plan()
     remarks = (Remark("missed", "conv_0", "place", "too-big", "H = 9; allowed: ..8"),)
 
+    def warnings(self):
+        return []
+
     def __init__(self, verification=None):
         self.verification = verification
 
