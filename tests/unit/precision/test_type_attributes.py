@@ -1,5 +1,7 @@
 """Types that stand in attributes become what the readers want; where only a shape is read, any type will do."""
 
+import dovetail
+import numpy as np
 import pytest
 from dovetail.passes import Context, Pipeline, Request
 from dovetail_onnx.opening import open_text
@@ -49,3 +51,13 @@ def test_forward_does_so_where_all_readers_are_low(fp16):
     Pipeline.parse("normalize,edge-kinds,place,assign-types,join", fp16.registry).run(model, ctx)
     carried = next(node for node in model.graph if node.name == "carried")
     assert carried.attributes["value"].as_tensor().dtype.name == "FLOAT16"
+
+
+@pytest.mark.parametrize("integers", ["int16", "uint16", "int32", "int64"])
+@pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
+def test_integers_that_float16_rounds_are_rounded(backend, integers):
+    text = f"""<ir_version: 10, opset_import: ["": 22]>
+    g ({integers}[2,3] i) => (float[2,3] y) {{ a = Cast <to = 10> (i)  y = Cast <to = 1> (a) }}"""
+    numbers = np.array([[0, 5, 2049], [32767, 3001, 17]], integers)
+    result = dovetail.compile(open_text(text, "test"), backend, verify=False)
+    np.testing.assert_array_equal(result.run({"i": numbers})["y"], numbers.astype(np.float16).astype(np.float32))

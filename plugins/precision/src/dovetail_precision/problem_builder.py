@@ -26,7 +26,7 @@ from dovetail_precision.port_groups import PortGroup, port_groups
 from dovetail_precision.problem import FormatVariable, Results, TypingProblem, Value
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.sharing_groups import possible_quantized_values
-from dovetail_precision.type_attributes import TAKES_ANY, holds_type, select_of
+from dovetail_precision.type_attributes import TAKES_ANY, holds_type, rounds_integers, select_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -212,6 +212,8 @@ class _Builder:
         for group, choices in self._choices.of(groups, claim):
             if not len(choices):
                 self._problem.impossible.append((node, _NO_TYPE, self._choices.obstacle(group, claim)))
+                choices = float_choices(frozenset({group.present}))
+            if rounds_integers(node):
                 choices = float_choices(frozenset({group.present}))
             empty = _without_elements(group, node) if choices.quantized else ()
             if empty:

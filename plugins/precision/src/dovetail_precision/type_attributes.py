@@ -53,6 +53,19 @@ def holds_type(node: ir.Node, low: Format) -> bool:
     return filled is None or not misfit(filled.as_tensor(), low.element)
 
 
+def rounds_integers(node: ir.Node) -> bool:
+    """Check whether `node` is a Cast of integers of more than 8 bits to 16 bits, which rounds them or makes them infinite.
+
+    Its type is part of what the source computes: in float32, a value that is cast back would be another.
+    """
+    if node.op_type != "Cast" or not is_onnx(node):
+        return False
+    kind, result = input_of(node, 0).dtype, node.outputs[0].dtype
+    if kind is None or result is None:
+        return False
+    return kind.is_integer() and kind.bitwidth > 8 and result.is_floating_point() and result.bitwidth < 32
+
+
 def select_of(node: ir.Node) -> Literal["", "pick", "fill", "move"]:
     """Return how `node` takes part in selects of constants; empty if it does not."""
     operator = node.op_type
