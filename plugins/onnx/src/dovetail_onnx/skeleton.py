@@ -206,6 +206,17 @@ def _with_tensor(value: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
     return like
 
 
+def graphs_of(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """Yield a graph and the bodies of its nodes, at every depth."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from graphs_of(attribute.g)
+            for body in attribute.graphs:
+                yield from graphs_of(body)
+
+
 def was_sorted(model: Model) -> bool:
     """Check whether the nodes of `model` had to be sorted when its graph was built."""
     return not model.untouched and bool(model.graph.meta.get(_SORTED))

@@ -54,7 +54,7 @@ def holds_type(node: ir.Node, low: Format) -> bool:
 
 
 def rounds_integers(node: ir.Node) -> bool:
-    """Check whether `node` is a Cast of integers of more than 8 bits to 16 bits, which rounds them or makes them infinite.
+    """Check whether `node` casts integers of more than 8 bits to floats of 16 bits, which may round them.
 
     Its type is part of what the source computes: in float32, a value that is cast back would be another.
     """

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,11 +16,16 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.plugin import CompiledModel
 
+T = TypeVar("T")
+
 
 def reference_runner(
     model: Model, ctx: Context, options: Mapping[str, object] | None = None
 ) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
     """Return a function that runs `model` on the host's engines, in its own types.
+
+    Where they refuse it, it runs without the types that it declares of values between nodes: a source may declare wrong
+    ones, which `normalize` corrects in a result.
 
     Args:
         model: The model.
@@ -29,8 +36,50 @@ def reference_runner(
     from dovetail_runtime.executor import RegionExecutor
     from dovetail_runtime.unpartitioned import slices
 
+    def executor(work: Model) -> RegionExecutor:
+        return RegionExecutor(work, engines_of([ctx.host], ctx.registry), options, regions=slices(work.graph))
+
     runnable = model.runnable()
-    return RegionExecutor(runnable, engines_of([ctx.host], ctx.registry), options, regions=slices(runnable.graph)).run
+    declared: RegionExecutor | None = None
+    undeclared: RegionExecutor | None = None
+    try:
+        declared = executor(runnable)
+    except DovetailError as error:
+        undeclared = _without(error, lambda: executor(_undeclared(runnable)))
+
+    def run(feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        nonlocal undeclared
+        if undeclared is not None:
+            return undeclared.run(feeds)
+        assert declared is not None
+        try:
+            return declared.run(feeds)
+        except DovetailError as error:
+            other = _without(error, lambda: executor(_undeclared(runnable)))
+            found = _without(error, lambda: other.run(feeds))
+            undeclared = other
+            return found
+
+    return run
+
+
+def _without(error: DovetailError, attempt: Callable[[], T]) -> T:
+    """Return what an attempt without declared types gives; if it fails, too, raise the error of the first attempt."""
+    try:
+        return attempt()
+    except DovetailError:
+        raise error from None
+
+
+def _undeclared(model: Model) -> Model:
+    """Return a copy in which results of nodes have no types, unless they are the model's or a body's."""
+    work = model.clone()
+    for node in work.nodes():
+        for value in node.outputs:
+            if not value.is_graph_output():
+                value.type = value.shape = None
+    work.touch()
+    return work
 
 
 def source_runner(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

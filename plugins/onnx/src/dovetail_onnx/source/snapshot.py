@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError
 from dovetail.text import printable
 
 from dovetail_onnx.native_runtime import new_session, onnx_runtime, write_blanks
-from dovetail_onnx.skeleton import is_stub, skeleton_of
+from dovetail_onnx.skeleton import graphs_of, is_stub, skeleton_of
 from dovetail_onnx.source.tensors import size_in_bytes
 
 if TYPE_CHECKING:
@@ -130,11 +130,14 @@ class SourceModel:
     def fault(self) -> str:
         """Return type and shape conflicts of the source that only inference finds; empty if there are none.
 
-        Slow: called after a pass has failed, to distinguish an invalid model from a defective pass.
+        Declarations of values between nodes do not count: `normalize` corrects them. Slow: called after a pass has
+        failed, to distinguish an invalid model from a defective pass.
         """
         import onnx
 
         proto = onnx.ModelProto.FromString(self.content)
+        for graph in graphs_of(proto.graph):
+            del graph.value_info[:]
         try:
             _sort(proto)
             onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True, data_prop=True)

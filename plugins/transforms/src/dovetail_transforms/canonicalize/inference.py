@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import is_onnx
-from dovetail_onnx.skeleton import skeleton_of
+from dovetail_onnx.skeleton import graphs_of, skeleton_of
 
 from dovetail_transforms.canonicalize.names import all_nodes
 from dovetail_transforms.canonicalize.ranks import add_ranks
+from dovetail_transforms.canonicalize.runtime_inference import infer_with_runtime
 
 if TYPE_CHECKING:
     import onnx
@@ -164,6 +165,93 @@ def _rename(graph: onnx.GraphProto, op_types: dict[int, str]) -> None:
         node.op_type = op_types.get(index, node.op_type)
 
 
+def infer_anew(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
+    """Infer `proto` without its declarations of values, then restore those that contradict nothing.
+
+    onnx's inference keeps what a file declares of a value and stops there, and engines refuse what does not fit. Only
+    the types of outputs are kept: they are part of the model.
+
+    Raises:
+        Exception: Whatever inference throws; `proto` is then unchanged.
+    """
+    declared = [_taken(graph) for graph in graphs_of(proto.graph)]
+    try:
+        inferred = infer_with_outputs(proto, ctx)
+        infer_with_runtime(inferred)
+        if _restored(inferred, declared, ctx):
+            inferred = infer_types(inferred)
+    finally:
+        for graph, values in zip(graphs_of(proto.graph), declared):
+            graph.value_info.extend(values)
+    return inferred
+
+
+def _taken(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Remove the declarations of a graph's intermediate values, and return them."""
+    import onnx
+
+    taken = onnx.GraphProto(value_info=graph.value_info)
+    del graph.value_info[:]
+    return list(taken.value_info)
+
+
+def _restored(inferred: onnx.ModelProto, declared: Iterable[list[onnx.ValueInfoProto]], ctx: Context) -> bool:
+    """Write what is declared of each graph into an inferred model; return whether other values may follow from it."""
+    follows, given = False, _open_extents(inferred.graph)
+    for graph, values in zip(graphs_of(inferred.graph), declared):
+        known = {value.name: value for value in graph.value_info}
+        made = {name for node in graph.node for name in node.output}
+        read = {name for node in graph.node for name in node.input}
+        for value in values:
+            found = known.get(value.name)
+            if value.name not in made or not value.type.WhichOneof("value"):
+                continue
+            if found is None:
+                known[value.name] = graph.value_info.add()
+                known[value.name].CopyFrom(value)
+            elif _merge_value(found, value, given, ctx) or not _lacks_shape(found):
+                continue
+            else:
+                found.type.CopyFrom(value.type)
+            follows |= value.name in read
+    return follows
+
+
+def _open_extents(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of extents of a model's inputs."""
+    return {dim.dim_param for value in graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param}
+
+
+def _lacks_shape(value: onnx.ValueInfoProto) -> bool:
+    return value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
+
+
+def _merge_value(found: onnx.ValueInfoProto, declared: onnx.ValueInfoProto, given: Set[str], ctx: Context) -> bool:
+    """Complete what was inferred of a value by its declaration; return whether they contradict each other."""
+    if found.type.WhichOneof("value") != declared.type.WhichOneof("value"):
+        _corrected(found.name, _kind(declared), _kind(found), ctx)
+        return True
+    if not found.type.HasField("tensor_type"):
+        return False
+    right, said = found.type.tensor_type, declared.type.tensor_type
+    if right.elem_type and said.elem_type and right.elem_type != said.elem_type:
+        _corrected(found.name, _element(said), _element(right), ctx)
+        return True
+    if not (right.HasField("shape") and said.HasField("shape")):
+        return False
+    return _merge_declaration(found, said.shape, given, ctx)
+
+
+def _kind(value: onnx.ValueInfoProto) -> str:
+    return (value.type.WhichOneof("value") or "").removesuffix("_type").replace("_", " ")
+
+
+def _element(kind: onnx.TypeProto.Tensor) -> str:
+    import onnx
+
+    return onnx.TensorProto.DataType.Name(kind.elem_type).lower()
+
+
 def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     """Infer `proto` without the declared shapes of its outputs, then restore declarations that do not contradict.
 
@@ -182,37 +270,53 @@ def infer_with_outputs(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     finally:
         for output, kind in zip(proto.graph.output, declared):
             output.type.CopyFrom(kind)
-    believed = set()
+    believed, given = set(), _open_extents(inferred.graph)
     for output, kind in zip(inferred.graph.output, declared):
         if kind.HasField("tensor_type") and kind.tensor_type.HasField("shape"):
             if not output.type.tensor_type.HasField("shape"):
                 believed.add(output.name)
                 output.type.tensor_type.shape.CopyFrom(kind.tensor_type.shape)
             else:
-                _merge_declaration(output, kind.tensor_type.shape, ctx)
+                _merge_declaration(output, kind.tensor_type.shape, given, ctx)
     # Where inference finds no shape, take the declared one; more may follow from it.
     if believed and any(name in believed for node in inferred.graph.node for name in node.input):
         return infer_types(inferred)
     return inferred
 
 
-def _merge_declaration(output: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, ctx: Context) -> None:
-    found = output.type.tensor_type
-    if _contradicts(found.shape, declared):
-        why = f"it is declared as {_text(declared)} and computed as {_text(found.shape)}; the declaration is corrected"
-        ctx.remark("passed", output.name, "declared-shape", why)
-        return
+def _merge_declaration(
+    value: onnx.ValueInfoProto, declared: onnx.TensorShapeProto, given: Set[str], ctx: Context
+) -> bool:
+    """Name inferred extents as they are declared; return whether the declaration contradicts them.
+
+    Args:
+        value: What is inferred, changed in place.
+        declared: The declaration.
+        given: Names of extents that the inputs of the model have, and a caller chooses.
+        ctx: For a remark.
+    """
+    found = value.type.tensor_type
+    if _contradicts(found.shape, declared, given):
+        _corrected(value.name, _text(declared), _text(found.shape), ctx)
+        return True
     for dim, said in zip(found.shape.dim, declared.dim):
         # Prefer the user's dimension name over a generated one.
         if not dim.HasField("dim_value"):
             dim.CopyFrom(said)
+    return False
 
 
-def _contradicts(found: onnx.TensorShapeProto, declared: onnx.TensorShapeProto) -> bool:
+def _corrected(name: str, declared: str, computed: str, ctx: Context) -> None:
+    why = f"it is declared as {declared} and computed as {computed}; the declaration is corrected"
+    ctx.remark("passed", name, "declared-shape", why)
+
+
+def _contradicts(found: onnx.TensorShapeProto, declared: onnx.TensorShapeProto, given: Set[str]) -> bool:
     if len(found.dim) != len(declared.dim):
         return True
     return any(
-        one.HasField("dim_value") and other.HasField("dim_value") and one.dim_value != other.dim_value
+        other.HasField("dim_value")
+        and (one.dim_value != other.dim_value if one.HasField("dim_value") else one.dim_param in given)
         for one, other in zip(found.dim, declared.dim)
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames
+from dovetail_onnx.skeleton import graphs_of
 from dovetail_onnx.topological_order import bodies_of
 
 if TYPE_CHECKING:
@@ -51,15 +52,8 @@ class NodeNames:
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
     """Yield every node of a graph and of all bodies in it."""
-    stack = [graph]
-    while stack:
-        graph = stack.pop()
-        for node in graph.node:
-            yield node
-            for attribute in node.attribute:
-                if attribute.HasField("g"):
-                    stack.append(attribute.g)
-                stack.extend(attribute.graphs)
+    for inner in graphs_of(graph):
+        yield from inner.node
 
 
 def rename_shadows(graph: onnx.GraphProto) -> int:

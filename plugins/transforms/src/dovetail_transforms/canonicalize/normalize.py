@@ -15,7 +15,7 @@ from dovetail_onnx.topological_order import sort_nodes
 
 from dovetail_transforms.canonicalize.fix_shapes import fix_shapes
 from dovetail_transforms.canonicalize.functions import inline_functions
-from dovetail_transforms.canonicalize.inference import infer_with_outputs, set_carried_shapes
+from dovetail_transforms.canonicalize.inference import infer_anew, set_carried_shapes
 from dovetail_transforms.canonicalize.input_ranges import declare_ranges
 from dovetail_transforms.canonicalize.names import NodeNames, rename_shadows
 from dovetail_transforms.canonicalize.opsets import (
@@ -45,7 +45,7 @@ class Normalize(Pass):
     Given:  any model that onnx can read, with its weights anywhere.
     Result: nodes are in topological order, opset and IR version are what the chosen backends need (never lower than
             before), initializers are not inputs, every node has a unique name and its source name as origin, every
-            value has its inferred type, and no declared output shape contradicts inference.
+            value has its inferred type, and no declared type contradicts inference.
 
     Options:
         opset: The version to raise the default domain to; 0 for the lowest that all chosen backends read.
@@ -164,7 +164,7 @@ def _raise_ir_version(proto: onnx.ModelProto) -> None:
 
 def _inferred(proto: onnx.ModelProto, ctx: Context) -> onnx.ModelProto:
     try:
-        return infer_with_outputs(proto, ctx)
+        return infer_anew(proto, ctx)
     except DovetailError:  # a function of an operator file explains the error in a node
         raise
     except Exception as error:  # C++ exceptions of any kind
