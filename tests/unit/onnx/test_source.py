@@ -103,6 +103,16 @@ TEXTS = {
         "g (float[4] x) => (float[2] y) { [n] y, z = Split <num_outputs = 1> (x) }",
         "says that it has 1 outputs, and has 2",
     ),
+    "a boolean of another value": (
+        "g (float[4] x) => (float16[4] y) { [n] y = Cast <to = 10, saturate = 2> (x) }",
+        "has a 'saturate' of 2, and ONNX knows 0 and 1",
+    ),
+    "fewer places than n-grams": (
+        "g (int32[4] x) => (float[2] y) { [n] y = TfIdfVectorizer <max_gram_length = 2, max_skip_count = 0, "
+        'min_gram_length = 1, mode = "TF", ngram_counts = [0, 2], ngram_indexes = [0, 1], '
+        "pool_int64s = [5, 6, 5, 6, 7, 8]> (x) }",
+        "has 2 'ngram_indexes' for 4 n-grams",
+    ),
     "a missing attribute": ("g (float[2] x) => (float16[2] y) { [n] y = Cast (x) }", "lacks the attribute 'to'"),
     "an output that is not defined": (
         "g (float[2] x) => (float[2] z) { y = Relu (x) }", "output 'z' of the graph is not"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.ir import is_onnx
 
-from dovetail_onnx.source.nodes import GRAPH, GRAPHS, Operators, attribute_problem, type_problem
+from dovetail_onnx.source.nodes import GRAPH, GRAPHS, Operators, attribute_problem, type_problem, values_problem
 from dovetail_onnx.topological_order import bodies_of, label_of, topological_order
 from dovetail_onnx.type_gaps import densify_attributes, densify_initializers
 from dovetail_onnx.wire import GRAPH_DEPTH
@@ -291,9 +291,7 @@ class GraphRules:
         problem = self._operators.problem((*form[:2], form[2] or "", *form[3:6], kinds))
         for attribute in attributes:
             problem = problem or attribute_problem(attribute, bool(self._function))
-            # onnx's inference crashes the process if these differ.
-            if attribute.name == "num_outputs" and not attribute.ref_attr_name and attribute.i != form[4]:
-                problem = problem or f"says that it has {attribute.i} outputs, and has {form[4]}"
+        problem = problem or values_problem(form[0], attributes, form[4])
         return problem, any(kind in _HOLDING for _, kind in kinds)
 
     def attributes(self, attributes: Iterable[onnx.AttributeProto], label: str, depth: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from dovetail.text import near_misses
@@ -27,6 +28,7 @@ _RANKS = 1 << 16
 _AXES = {"axis": -_RANKS, "axes": -_RANKS, "perm": 0, "batch_dims": 0}
 """Attributes that name axes, with their lowest valid number."""
 _LONGEST_EQUATION = 1000  # characters; parsers of equations are superlinear
+_POOLS = ("pool_int64s", "pool_strings")
 _BESIDE = frozenset({"name", "type", "doc_string", "ref_attr_name"})
 
 
@@ -52,6 +54,22 @@ def attribute_problem(attribute: onnx.AttributeProto, in_function: bool) -> str:
     texts = (attribute.s,) if field == "s" else dict.fromkeys(attribute.strings) if field == "strings" else ()
     for text in texts:
         text.decode()  # raises for text that is not UTF-8, which the caller reports
+    return ""
+
+
+def values_problem(operator: str, attributes: Sequence[onnx.AttributeProto], outputs: int) -> str:
+    """Return the problem with values of attributes that end a process, or leave results unwritten; empty if none."""
+    given = {attribute.name: attribute for attribute in attributes if not attribute.ref_attr_name}
+    if "num_outputs" in given and given["num_outputs"].i != outputs:  # onnx's inference
+        return f"says that it has {given['num_outputs'].i} outputs, and has {outputs}"
+    if "saturate" in given and given["saturate"].i not in (0, 1):  # ONNX Runtime
+        return f"has a 'saturate' of {given['saturate'].i}, and ONNX knows 0 and 1"
+    if operator == "TfIdfVectorizer" and "ngram_counts" in given and "ngram_indexes" in given:  # ONNX Runtime
+        pool = next((len(given[name].ints or given[name].strings) for name in _POOLS if name in given), 0)
+        bounds = [*given["ngram_counts"].ints, pool]
+        grams = sum(max(end - start, 0) // (at + 1) for at, (start, end) in enumerate(pairwise(bounds)))
+        if len(given["ngram_indexes"].ints) < grams:
+            return f"has {len(given['ngram_indexes'].ints)} 'ngram_indexes' for {grams} n-grams"
     return ""
 
 
