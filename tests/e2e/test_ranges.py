@@ -59,7 +59,7 @@ def test_without_data_the_verification_says_so_and_names_the_worst_output(plante
     assert main(["compile", str(planted), "--backend", "gpu-fp16", "--verify"]) == 1
     out = capsys.readouterr().out
     assert "y: SNR broken" in out
-    assert "elements are infinite or no number, and not in both" in out
+    assert "elements are infinite or NaN, and not in both" in out
     assert "SNR broken (worst: 'y')" in out
 
 

@@ -64,7 +64,7 @@ def overflowing(tmp_path, monkeypatch):
 def test_a_broken_result_exits_with_1_and_is_saved(overflowing, capsys):
     assert main([*overflowing, "--data", "x.npz"]) == 1
     out, err = capsys.readouterr()
-    assert "8 elements are infinite or no number, and not in both" in out
+    assert "8 elements are infinite or NaN, and not in both" in out
     assert "error: the result is broken" in err
     assert Path("out/model.onnx").is_file()
     assert main(["verify", "m.onnx", "out", "--data", "x.npz"]) == 1

@@ -50,7 +50,7 @@ def test_what_broke_is_said():
     assert result.worst_snr_db == -np.inf
     assert result.short() == "SNR broken"
     assert result.as_dict()["outputs"][0]["snr_db"] == "-inf"
-    assert "8 elements are infinite or no number, and not in both" in result.lines()[1]
+    assert "8 elements are infinite or NaN, and not in both" in result.lines()[1]
 
 
 ZEROS = {"x": np.zeros((4, 2), np.float32)}
@@ -79,11 +79,23 @@ def test_a_difference_against_zeros_misses_an_snr():
     assert Goals(max_abs=0.5).missed(result) == []
 
 
+def test_numbers_for_nan_of_the_original_are_said():
+    text = """<ir_version: 10, opset_import: ["": 22]> g (float[N,2] x) => (float[N,2] y) { y = Sqrt (x) }"""
+    data = {"x": np.float32([[-1, 4], [-9, 1]])}
+    right = np.float32([[np.nan, 2], [np.nan, 1]])
+    model = open_text(text, "test")
+    found = verify(model, lambda feeds: {"y": right}, lambda feeds: {"y": np.nan_to_num(right)}, data)
+    assert "2 elements are NaN in the original alone" in found.lines()[1]
+    assert found.broken and "the original computes NaN in 'y' for these inputs" in found.way_out
+    same = verify(model, lambda feeds: {"y": right}, lambda feeds: {"y": right}, data)
+    assert not same.broken
+
+
 @pytest.mark.parametrize(
     ("result", "said"),
     [
         (np.ones((3, 2), np.float32), "has the shape 3x2, and 2x2 in the original: a length or a count is computed"),
-        (np.full((2, 2), np.inf, np.float32), "has numbers that are infinite or none: --data lets ranges be measured"),
+        (np.full((2, 2), np.inf, np.float32), "has elements that are infinite or NaN: --data lets ranges be measured"),
     ],
 )
 def test_what_is_no_approximation_has_a_way_out(result, said):

@@ -89,8 +89,13 @@ class OutputVerification:
                 f"'{output.name}' has the shape {theirs}, and {ours} in the original: a length or a count is computed "
                 "from values that are rounded; compute what decides it in float32: --high and the names of these nodes"
             )
+        if output.hidden == output.non_finite:
+            return (
+                f"the original computes NaN in '{output.name}' for these inputs, and an engine computes numbers of NaN, "
+                "as its page says: look for the node that computes NaN, or leave these inputs out"
+            )
         return (
-            f"'{output.name}' has numbers that are infinite or none: --data lets ranges be measured, and "
+            f"'{output.name}' has elements that are infinite or NaN: --data lets ranges be measured, and "
             "`dovetail verify MODEL OUT --data FILE --layers` shows the first node that loses them, for --high"
         )
 

@@ -36,6 +36,7 @@ class DifferenceSums:
         product, energy: Sums of products, and of squares of the result, for the cosine.
         max_abs: The largest difference of two finite elements.
         broken: Count of elements that are nonfinite and different; all elements if shapes differ.
+        hidden: Count of elements that are NaN in the original, and numbers in the result.
         shapes: The first two shapes that differ, of the original and of the result.
         row_signal, row_logs: Sum of squares of the original over nonzero rows, and sum of the logarithms of each row's
             noise weighted by it; rows run along the last axis.
@@ -55,6 +56,7 @@ class DifferenceSums:
     energy: float = 0.0
     max_abs: float = 0.0
     broken: int = 0
+    hidden: int = 0
     shapes: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     row_signal: float = 0.0
     row_logs: float = 0.0
@@ -148,6 +150,7 @@ class DifferenceSums:
 
         finite = np.isfinite(a) & np.isfinite(b)
         self.broken += int(np.count_nonzero(~finite & (a != b) & ~(np.isnan(a) & np.isnan(b))))
+        self.hidden += int(np.count_nonzero(np.isnan(a) & ~np.isnan(b)))
         x, y = a[finite], b[finite]
         self.elements += a.size
         self.equal += int(np.count_nonzero(a == b))

@@ -39,6 +39,7 @@ class OutputComparison:
             rather than indices, the SNR itself where that is higher. None for floats.
         open_because: Why two runs of the original differ in it, such as `random, because 'noise' (RandomNormal) has no
             seed`; empty for an output that it determines. Numbers of the others are not compared.
+        hidden: How many of `non_finite` are NaN in the original, and numbers in the result.
         perplexity: Of labels under rows of logits, that of the original and of the result; None without labels.
     """
 
@@ -58,6 +59,7 @@ class OutputComparison:
     agreement_db: float | None = None
     open_because: str = ""
     perplexity: tuple[float, float] | None = None
+    hidden: int = 0
 
     def left_open(self, because: str) -> OutputComparison:
         """Return the comparison of an output that is not determined: of its shape alone; itself without a reason."""
@@ -113,7 +115,8 @@ class OutputComparison:
         parts = [f"SNR {self.snr_text}", f"cosine {self.cosine:.6f}", f"max abs {self.max_abs:.3g}"]
         if self.non_finite:
             are = "is" if self.non_finite == 1 else "are"
-            parts.append(f"{pluralize(self.non_finite, 'element')} {are} infinite or no number, and not in both")
+            what = "NaN in the original alone" if self.hidden == self.non_finite else "infinite or NaN, and not in both"
+            parts.append(f"{pluralize(self.non_finite, 'element')} {are} {what}")
         if self.top1 is not None:
             parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
         if self.hits is not None:
@@ -168,6 +171,7 @@ def comparison_of(name: str, total: DifferenceSums) -> OutputComparison:
         bool(total.margin_signal or total.labeled),
         total.kl / total.distributions if total.distributions else None,
         perplexity=total.perplexity,
+        hidden=total.hidden,
     )
 
 
