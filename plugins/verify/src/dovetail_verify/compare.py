@@ -91,7 +91,7 @@ class OutputVerification:
             )
         if output.hidden == output.non_finite:
             return (
-                f"the original computes NaN in '{output.name}' for these inputs, and an engine computes numbers of NaN, "
+                f"the original computes NaN in '{output.name}' for these inputs, and an engine makes numbers of NaN, "
                 "as its page says: look for the node that computes NaN, or leave these inputs out"
             )
         return (
