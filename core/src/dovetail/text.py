@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-# C0 and C1 controls, DEL, line and paragraph separators, and the marks that reorder text on a terminal.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+# C0 and C1 controls, DEL, line and paragraph separators, marks that reorder text on a terminal, and what is not a
+# character in YAML.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 _UNSAFE_BUT_NEWLINE = re.compile(_UNSAFE.pattern.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f"))
 
 
@@ -24,6 +27,16 @@ def printable(text: object, *, lines: bool = False) -> str:
     """
     pattern = _UNSAFE_BUT_NEWLINE if lines else _UNSAFE
     return pattern.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode("ascii"), str(text))
+
+
+def json_escaped(text: str) -> str:
+    """Return JSON, or YAML in the form of JSON, with characters that a terminal interprets written as escapes.
+
+    Those of JSON's own syntax stay: it has line feeds between values, and none in them.
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _UNSAFE_BUT_NEWLINE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 _LONG_WORD = re.compile(r"\S{301,}")

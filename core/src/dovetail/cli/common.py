@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.options import blaming
-from dovetail.text import abbreviated, printable
+from dovetail.text import abbreviated, json_escaped, printable
 
 if TYPE_CHECKING:
     from dovetail.plugin.loading.loader import PluginSet
@@ -33,10 +32,6 @@ __all__ = [
 ]
 
 
-# Characters that JSON does not escape and terminals interpret: DEL and the C1 controls.
-_RAW_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
-
-
 def note(*lines: str) -> None:
     """Print lines to standard error."""
     for line in lines:
@@ -51,8 +46,7 @@ def say(*lines: object) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document to standard output; values that JSON cannot represent are printed as text."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, default=str)
-    print(_RAW_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    print(json_escaped(json.dumps(document, indent=2, ensure_ascii=False, default=str)))
 
 
 def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json
+from dovetail.cli.common import PlainCommand, columns, no_arguments, plugins_of, print_json, say
 from dovetail.errors import DovetailError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     for item in found:
         if item["status"] == "ok":
-            print(f"{item['name']}  ({item['distribution']} {item['version']})")
+            say(f"{item['name']}  ({item['distribution']} {item['version']})")
             rows = [(kind, ", ".join(names)) for kind, names in item["brings"].items()]
             rows += [("hooks", ", ".join(hooks))] if (hooks := [h for h in item["hooks"] if h != "register"]) else []
             rows += [("does not load", f"{what}: {why}") for what, why in item["does_not_load"].items()]

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import PlainCommand, broken_lines, columns, plugins_of, print_json
+from dovetail.cli import PlainCommand, broken_lines, columns, plugins_of, print_json, say
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin import BackendSummary, load_plugins
@@ -108,13 +108,13 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print("no backend is installed; pip install dovetail-host brings the one that runs what no other takes")
     for info in found:
-        print(f"{info.name}  ({info.distribution})  {info.summary}".rstrip())
+        say(f"{info.name}  ({info.distribution})  {info.summary}".rstrip())
         rows = [(name, "available" if ok else "absent", why) for name, ok, why in info.engines]
         print("\n".join(columns(rows, indent="    ")))
         if info.needs:
-            print(f"    needs {info.needs}")
+            say(f"    needs {info.needs}")
         if info.error:
-            print(f"    {info.error}")
+            say(f"    {info.error}")
     print("\n".join(broken_lines(plugins)), end="")
     return 0
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
 from dovetail.errors import ResultError, UsageError
 from dovetail.planning import HOST, assumed
-from dovetail.text import pluralize
+from dovetail.text import pluralize, printable
 
 from dovetail_commands.instrumentation import add_instrumentation, instrumentation_of
 from dovetail_commands.progress import Progress
@@ -113,13 +113,13 @@ def run_compile(args: argparse.Namespace) -> int:
     if verification is not None:
         say(*verification.lines())
     say_notes([*compiled.notes(), *(verification.notes if verification is not None else ())], args.verbose)
-    print(styled(compiled.summary(), "bold"))
+    print(styled(printable(compiled.summary()), "bold"))
     note(*(f"warning: {text}" for text in compiled.warnings()))
     if verification is not None:
         warn(verification)
     if failure is None and not code and sys.stderr.isatty():
         command, why = next_command(compiled, args.output, request.get("data"))
-        print(styled(f"next: {command}", "cyan", sys.stderr) + f"  ({why})", file=sys.stderr)
+        print(styled(f"next: {printable(command)}", "cyan", sys.stderr) + f"  ({printable(why)})", file=sys.stderr)
     if failure is not None:
         raise failure
     if code:
@@ -265,11 +265,10 @@ def run_plan(args: argparse.Namespace) -> int:
     if args.json:
         print_json(document)
     elif args.output:
-        print(args.output)
+        say(args.output)
     else:
         print(plan, end="")
-    for text in (*assumed(plan.remarks), *plan.notes):
-        print(f"note: {text}", file=sys.stderr)
+    note(*(f"note: {text}" for text in (*assumed(plan.remarks), *plan.notes)))
     return 0
 
 

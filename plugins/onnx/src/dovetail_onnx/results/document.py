@@ -16,6 +16,7 @@ from typing import Any
 from dovetail.errors import DovetailError
 from dovetail.ir import Format
 from dovetail.planning import Join, PlannedNode, SourceNode
+from dovetail.text import json_escaped
 
 from dovetail_onnx.files.parsing import Malformed, parse_json, yaml_events
 
@@ -24,8 +25,6 @@ _BY_HAND = 20_000  # entries; the YAML parser takes 0.1 ms for each
 _NOT_JSON = object()
 _YAML_UP_TO = 4 << 20  # characters; the YAML parser takes two seconds for a million
 _KEY = re.compile(r"([A-Za-z_][\w-]*):(?:[ ]+(.*))?")
-# Characters that JSON allows unescaped, but that YAML forbids or treats as line breaks.
-_ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
 class DocumentEntries(list):
@@ -42,10 +41,7 @@ class DocumentEntries(list):
 
 def json_text(value: Any) -> str:
     """Encode `value` as one line of JSON that YAML reads as the same value."""
-    text = _encode(value)
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return json_escaped(_encode(value))
 
 
 def document_lines(data: Mapping[str, Any], notes: Mapping[str, str]) -> Iterator[str]:
