@@ -71,3 +71,25 @@ def test_gathers_of_nothing_in_static_shapes(name, backend):
     (got,) = dovetail.compile(model, [backend], verify=False).run(feeds).values()
     (expected,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, feeds)
     assert got.shape == expected.shape and got.dtype == expected.dtype
+
+
+TRACKER = """<ir_version: 8, opset_import: ["": 17]> g (float[1,4] image, float[T,4] tracks)
+=> (float[1,4] y, float[T,4] z) <float[4,4] w = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}> {
+  a = MatMul (image, w)  y = Sigmoid (a)  b = MatMul (tracks, w)  z = Relu (b) }"""
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8", "gpu-fp16"])
+def test_samples_may_have_no_rows_of_one_input(backend):
+    rng = np.random.default_rng(0)
+    rows = [0, 3, 1, 0, 5, 0]
+    data = [{"image": rng.random((1, 4), np.float32), "tracks": rng.random((count, 4), np.float32)} for count in rows]
+    result = dovetail.compile(onnx.parser.parse_model(TRACKER), backend, data=data)
+    assert result.verification.worst_snr_db > 30
+    for feeds in data:
+        np.testing.assert_allclose(result.run(feeds)["z"], feeds["tracks"], atol=0.02)
+
+
+def test_an_extent_that_is_always_zero_is_not_fixed():
+    data = [{"image": np.ones((1, 4), np.float32), "tracks": np.ones((0, 4), np.float32)}] * 2
+    with pytest.raises(dovetail.DovetailError, match="no engine is compiled for an extent of zero"):
+        dovetail.compile(onnx.parser.parse_model(TRACKER), "cpu-bf16", data=data, fix_shapes="data")

@@ -199,6 +199,7 @@ def _labels(
 def _cut(
     inputs: Mapping[str, ir.Shape | None], cut: Collection[str], arrays: Feeds, labels: Feeds, where: str
 ) -> Iterator[Batch]:
+    _refuse_empty(inputs, arrays, where)
     tensors = [name for name in inputs if hasattr(arrays[name], "dtype")]
     counts = {n: _samples(n, s, arrays[n], n in cut, where) if n in tensors else (1, 0) for n, s in inputs.items()}
     rounds = max((rounds for rounds, _ in counts.values()), default=1)
@@ -253,5 +254,16 @@ def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -
     rest = zip(shape[1:], given[1:], strict=False)
     if len(shape) != len(given) or any(is_static(s) and s != g for s, g in rest):
         raise DovetailError(f"{where}: input '{name}' wants [{', '.join(map(str, shape))}], the array has {given}")
-    if shape and not given[0] and shape[0] != 0:
-        raise DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")
+    if shape and not given[0] and is_static(shape[0]) and shape[0] != 0:
+        raise _no_sample(name, where)
+
+
+def _refuse_empty(inputs: Mapping[str, ir.Shape | None], arrays: Feeds, where: str) -> None:
+    """Raise an error if no open input has rows; some may have none, such as the tracks of a tracker without any."""
+    rows = {name: len(arrays[name]) for name, shape in inputs.items() if shape and getattr(arrays[name], "ndim", 0)}
+    if rows and not any(rows.values()) and all(not is_static(next(iter(inputs[name] or ()), 0)) for name in rows):
+        raise _no_sample(next(iter(rows)), where)
+
+
+def _no_sample(name: str, where: str) -> DovetailError:
+    return DovetailError(f"{where}: the array for input '{name}' holds no sample", "give at least one")

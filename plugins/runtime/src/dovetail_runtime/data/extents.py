@@ -59,8 +59,12 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
                 raise DovetailError(
                     f"'{name}' is {_text(known)} in {first} and {_text(shape)} in {where}: "
                     "the data says no single shape",
-                    _one_shape(first),
+                    _one_shape(where if 0 in known else first),
                 )
+    for name, (shape, where) in found.items():
+        if 0 in shape:
+            problem = f"'{name}' is {_text(shape)} in {where}: no engine is compiled for an extent of zero"
+            raise DovetailError(problem, f"give data that has elements of '{name}', too, or leave its extents open")
     return {name: shape for name, (shape, _) in found.items()}
 
 
@@ -80,8 +84,6 @@ def _of_one_run(value: ir.Value, given: tuple[int, ...], samples: bool, where: s
     )
     if value.shape is not None and samples:
         shape = (1, *shape[1:])
-    if 0 in shape:
-        raise DovetailError(f"{where}: the array for input '{value.name}' is empty: {_text(given)}", "give numbers")
     return shape
 
 
