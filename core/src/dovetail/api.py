@@ -113,9 +113,9 @@ def plan(
     choices = _choices(locals())
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "plan")
-    original = open(model, plugins)
     backends = named_backends(backends, plugins)
     request = _request(backends, **choices)
+    original = chosen.source(open(model, plugins), request)
     ctx = Context(_checked(chosen.requested(request, original)), plugins=plugins)
     ctx.load_backends()
     if ctx.request.data is not None:
@@ -184,9 +184,10 @@ def compile(
         if whole is not None:
             return cast("CompiledModel", whole)  # not typed as a union, which would burden every other caller
     chosen = OptionChain(plugins.registry, options)
-    original = open(model, plugins)
     planned, backends = _replayed(plan, named_backends(backends, plugins), plugins)
-    request = _checked(chosen.requested(_request(backends, plan=planned, **choices), original))
+    request = _request(backends, plan=planned, **choices)
+    original = chosen.source(open(model, plugins), request)
+    request = _checked(chosen.requested(request, original))
     return Compilation(original, request, chosen, plugins=plugins, **how).run()
 
 

@@ -9,7 +9,7 @@ import pytest
 HEAD = '<ir_version: 9, opset_import: ["": 18]> g (float[2,7] x) => (float y, float z) '
 CONSTANTS = (
     "<int64 three = {3}, int64[3] sizes = {1, 4, 2}, int64 first = {0}, int64 second = {1}, int64 last = {-1}, "
-    "bool yes = {1}, float[7,7] w = {%s}>" % ", ".join(["0.5"] * 49)
+    "bool yes = {1}, float[7,7] w = {" + ", ".join(["0.5"] * 49) + "}>"
 )
 BODIES = {
     "parts of one size and a rest": "s = SplitToSequence <axis = 1> (m, three) y = SequenceAt (s, last) "

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.ir.model import Model
 from dovetail.planning.request import Request
 from dovetail.plugin.compiled import CompiledModel
 from dovetail.plugin.loading.output import own_output
@@ -15,7 +16,6 @@ from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, 
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
-    from dovetail.ir.model import Model
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loading.registry import Registry
@@ -69,6 +69,26 @@ class OptionChain:
             if given:
                 found[option.name] = given
         return found
+
+    def source(self, model: Model, request: Request) -> Model:
+        """Return the model that is compiled, after every option with a record had its say.
+
+        Args:
+            model: The model that was opened.
+            request: The request, with the records of a replayed plan.
+
+        Raises:
+            DovetailError: A keyword has an invalid value, or asks for something that the model does not have.
+        """
+        records = {**request.options, **self.recorded()}
+        for found in self._options:
+            if found.name in records:
+                with blaming(found):
+                    model = found.option.source(model, records[found.name])
+                if not isinstance(model, Model):
+                    gave = type(model).__name__
+                    raise DovetailError(f"{found.title} gave {gave} and no model", f"report it to {found.owner}")
+        return model
 
     def requested(self, request: Request, model: Model) -> Request:
         """Return the request extended by what the options' keywords ask for and by what the options record.

@@ -126,6 +126,18 @@ class Option(ABC):
         """
         return {}
 
+    def source(self, model: Model, recorded: Mapping[str, Any]) -> Model:
+        """Return the model that is compiled, and that results are compared with: the one that was opened by default.
+
+        Args:
+            model: The model that was opened; it must not be changed, but a clone of it may.
+            recorded: The entry of the option in the request, which is not empty.
+
+        Raises:
+            DovetailError: The record asks for something that this model does not have.
+        """
+        return model
+
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
         """Return the request extended by what the keywords ask for, such as further pins; called before any decision.
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_of, name_of
 from dovetail.text import near_misses
+from dovetail_transforms.canonicalize.fix_inputs import without_fixed
 from dovetail_transforms.canonicalize.input_ranges import InputRange, declared_range
 
 from dovetail_runtime.serialize import has_type, value_type
@@ -139,6 +140,7 @@ class DeclaredInputs:
         self._wanted = {name_of(value): declared(value) for value in required_inputs(graph)}
         self._optional = frozenset(map(name_of, optional_inputs(graph)))
         self._constants = frozenset(graph.initializers)
+        self._graph = graph
 
     def replaced(self, inputs: object) -> frozenset[str]:
         """Return the inputs with a default that are given nevertheless, and so replace it."""
@@ -159,6 +161,7 @@ class DeclaredInputs:
             given, example = type(inputs).__name__, repr(next(iter(self._wanted), "x"))
             raise DovetailError(f"inputs are given by name, not as {given}", f"for example {{{example}: array}}")
         if inputs.keys() != self._wanted.keys():
+            inputs = without_fixed(self._graph, inputs)
             self._check_names(inputs)
         return {name: _fitting(value, inputs[name]) for name, value in self._wanted.items()}
 

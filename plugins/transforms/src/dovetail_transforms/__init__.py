@@ -10,8 +10,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    """Register the passes and fusions of this plugin and the options `--fix-shape` and `--input-range`."""
+    """Register the passes and fusions of this plugin and its options for inputs."""
     registry.option("fix-shapes", "dovetail_transforms.canonicalize.fix_shapes:FIX_SHAPES")
+    registry.option("fix-inputs", "dovetail_transforms.canonicalize.fix_inputs:FIX_INPUTS")
     registry.option("input-ranges", "dovetail_transforms.canonicalize.input_ranges:INPUT_RANGES")
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")

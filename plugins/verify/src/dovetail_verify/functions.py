@@ -156,12 +156,12 @@ def bisect(
     goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     plugins = plugins or load_plugins()
     chosen = OptionChain(plugins.registry, options, "bisect")
-    original = dovetail.open(model, plugins)
-    goals.check_model(original)
     request = requested(
         named_backends(backends, plugins), data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
         strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits, low=low, high=high,
     )  # fmt: skip
+    original = chosen.source(dovetail.open(model, plugins), request)
+    goals.check_model(original)
     request = chosen.requested(request, original)
     input_data(request.data).check(original)
     run = source_runner(original, Context(request, plugins=plugins))

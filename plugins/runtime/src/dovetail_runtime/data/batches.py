@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import name_of
 from dovetail.text import near_misses, pluralize
+from dovetail_transforms.canonicalize.fix_inputs import without_fixed
 
 from dovetail_runtime.data.independent_rows import (
     counted_together,
@@ -71,7 +72,8 @@ def batches(
     may_be_missing = _takes_missing_values(model)
     said: set[str] = set()
     tried: dict[tuple, str] = {}
-    for arrays, where in read_data(data, required, optional):
+    for read, where in read_data(data, required, optional):
+        arrays = without_fixed(model.graph, read)
         inputs = {name_of(value): value for value in given_inputs(model.graph, arrays.keys())}
         shapes = {name: fixed.get(name, value.shape) for name, value in inputs.items()}
         given = {name: _made(array, inputs.get(name)) for name, array in arrays.items()}
@@ -260,9 +262,16 @@ def _fits(name: str, declared: ir.Shape | None, array: np.ndarray, where: str) -
 
 def _refuse_empty(inputs: Mapping[str, ir.Shape | None], arrays: Feeds, where: str) -> None:
     """Raise an error if no open input has rows; some may have none, such as the tracks of a tracker without any."""
-    rows = {name: len(arrays[name]) for name, shape in inputs.items() if shape and getattr(arrays[name], "ndim", 0)}
+    rows = {name: len(arrays[name]) for name, shape in inputs.items() if shape and _has_rows(arrays[name])}
     if rows and not any(rows.values()) and all(not is_static(next(iter(inputs[name] or ()), 0)) for name in rows):
         raise _no_sample(next(iter(rows)), where)
+
+
+def _has_rows(given: object) -> bool:
+    """Check whether what is given for an input has a first axis."""
+    import numpy as np
+
+    return isinstance(given, np.ndarray) and given.ndim > 0
 
 
 def _no_sample(name: str, where: str) -> DovetailError:

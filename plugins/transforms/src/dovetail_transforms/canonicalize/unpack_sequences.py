@@ -103,19 +103,19 @@ class _Unpacking:
             return None
         inserts = node.op_type == "SequenceInsert"
         count = len(members) + inserts
-        at = count - 1 if place == () else place[0] + (len(members) if place[0] < 0 else 0)
+        at = place[0] + (len(members) if place[0] < 0 else 0) if place else count - 1
         if not 0 <= at < count:
             return None  # an error when it runs
         return [*members[:at], *((input_of(node, 1),) if inserts else ()), *members[at + (not inserts) :]]
 
-    def _place(self, node: ir.Node) -> tuple[int] | tuple[()] | None:
+    def _place(self, node: ir.Node) -> list[int] | None:
         """Return the constant position that a node names: empty if it names none, None if it is not constant."""
         index = _POSITION.get(node.op_type)
         value = node.inputs[index] if index is not None and index < len(node.inputs) else None
         if value is None:
-            return ()
+            return []
         numbers = self._numbers(value)
-        return (numbers[0],) if numbers is not None and len(numbers) == 1 else None
+        return numbers if numbers is not None and len(numbers) == 1 else None
 
     def _numbers(self, value: ir.Value) -> list[int] | None:
         if value.const_value is None or not value.is_initializer() or id(value) in self._overridable:
@@ -135,9 +135,7 @@ class _Unpacking:
             return None
         given = node.inputs[1] if len(node.inputs) > 1 else None
         constant = add_constant(graph, self._names.fresh(f"{node.name}_sizes"), ir.tensor(np.array(sizes, np.int64)))
-        split = ir.Node(
-            "", "Split", [data, constant], [ir.AttrInt64("axis", axis)], num_outputs=len(sizes)
-        )
+        split = ir.Node("", "Split", [data, constant], [ir.AttrInt64("axis", axis)], num_outputs=len(sizes))
         new = [split]
         results = list(split.outputs)
         if given is None and not node.attributes.get_int("keepdims", 1):
