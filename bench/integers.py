@@ -218,7 +218,7 @@ def serve(backend: str) -> None:
             answer["doubt"] = doubt
             if right is not None:
                 try:
-                    result = dovetail.compile(proto, backend, verify=False)
+                    result = dovetail.compile(proto, backend, verify=False, data=feeds)
                     found = result.run(feeds)["y"]
                     tested = name.split()[0]
                     answer["placed"] = any(
