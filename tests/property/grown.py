@@ -106,7 +106,7 @@ class Graph:
             raise Impossible(f"{node.op_type}: {error}") from error
 
     def _opsets(self):
-        return [helper.make_opsetid("", self.opset)]
+        return [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
 
     def body(self, outputs, inputs=()):
         """This graph as the body of an If or Loop."""

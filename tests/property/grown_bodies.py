@@ -14,7 +14,8 @@ def inner(g, count):
     body = Graph(g.rng, g.opset, g.float, outer=g)
     for _ in range(count):
         try:
-            INSIDE[int(g.rng.integers(len(INSIDE)))](body)
+            nested = branch if g.outer is None and g.rng.random() < 0.2 else None
+            (nested or INSIDE[int(g.rng.integers(len(INSIDE)))])(body)
         except Impossible:
             continue
     return body

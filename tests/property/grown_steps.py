@@ -37,6 +37,7 @@ from .grown_moving import (
     squeeze,
     transpose,
 )
+from .grown_quantized import qoperators
 
 STEPS = {
     step.__name__: step
@@ -44,7 +45,7 @@ STEPS = {
         unary, clip, positive, binary, where, swish, squeeze_excite, conv, conv_transpose, pool, resize, blocks,
         normalize, matmul, attention, gemm, einsum, reduce, softmax, concat, split, slices, pad, transpose, reshape,
         squeeze, shape_as_number, expand, choose, embedding, whole_numbers, round_trip, quantized, integer_operators,
-        recurrent, branch, loop,
+        recurrent, branch, loop, qoperators,
     )
 }  # fmt: skip
 WEIGHTS = {
@@ -57,6 +58,7 @@ WEIGHTS = {
     "gemm": 2,
     "branch": 0.7,
     "loop": 0.7,
+    "qoperators": 1.5,
 }
 
 

@@ -3,7 +3,7 @@
 import sys
 import traceback
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dovetail
@@ -22,8 +22,10 @@ from random_graphs.tolerance import judge, spread  # noqa: E402
 CONFIGURATIONS = {
     "host": ["host"],
     "cpu-bf16": ["cpu-bf16"],
+    "cpu-int8": ["cpu-int8"],
     "gpu-fp16": ["gpu-fp16"],
     "tensorrt": ["tensorrt"],
+    "qnn": ["qnn"],
     "ppl-int8": ["ppl-int8"],
     "bpu-int8": ["bpu-int8"],
     "acme-int8": ["acme-int8"],
@@ -99,6 +101,26 @@ class Truth:
         right = [(np.float64(self.expected[name]), np.float64(outputs[name])) for name in floats]
         return all(np.square(one - other).sum() <= 0.1 * np.square(one).sum() + 1e-6 for one, other in right)
 
+    def elsewhere(self):
+        """The same model on inputs with one more element along every open axis; None if it takes no others."""
+        open_axes = {
+            value.name: [at for at, dim in enumerate(value.type.tensor_type.shape.dim) if dim.dim_param]
+            for value in self.made.model.graph.input
+        }
+        feeds = {name: _longer(array, open_axes[name]) for name, array in self.made.feeds.items()}
+        try:
+            run(self.made.model, feeds)
+            return Truth(replace(self.made, feeds=feeds)) if any(open_axes.values()) else None
+        except Exception:  # constants that have the extents of the first inputs
+            return None
+
+
+def _longer(array, axes):
+    """An array with its first element along each axis repeated at the end."""
+    for axis in axes:
+        array = np.concatenate([array, np.take(array, [0], axis)], axis)
+    return array
+
 
 def trial(known, configuration, plugins, folder):
     """Compile, run, save, load, run again, replay, and compare; returns an `Outcome`."""
@@ -118,9 +140,19 @@ def trial(known, configuration, plugins, folder):
             stage = "saving"
             first.save(folder / "first")
             stage = "loading"
-            loaded = dovetail.load(folder / "first", plugins=plugins).run(made.feeds)
-            if any(not np.array_equal(loaded[k], v, equal_nan=v.dtype.kind == "f") for k, v in outputs.items()):
+            loaded = dovetail.load(folder / "first", plugins=plugins)
+            if not _equal(loaded.run(made.feeds), outputs):
                 return Outcome("other result after loading", "")
+            stage = "running in turns"
+            if other := known.elsewhere():
+                second = first.run(other.made.feeds)
+                if said := other.wrong(second, NOISE["int8" if integer else "else"]):
+                    return Outcome("wrong", f"on other extents: {said}")
+                if not _equal(loaded.run(other.made.feeds), second):
+                    return Outcome("other result after loading", "on other extents")
+            first.run({name: _spoiled(array) for name, array in made.feeds.items()})
+            if not _equal(first.run(made.feeds), outputs):
+                return Outcome("other result later", "after calls with other inputs")
             stage = "replaying"
             again = dovetail.compile(made.model, plugins=plugins, plan=folder / "first" / "plan.yaml")
             again.save(folder / "again")
@@ -132,6 +164,19 @@ def trial(known, configuration, plugins, folder):
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Outcome("traceback", f"{stage}: {type(error).__name__}: {error} ({where.filename}:{where.lineno})")
     return Outcome("right")
+
+
+def _equal(one, other):
+    return all(np.array_equal(one[k], v, equal_nan=v.dtype.kind == "f") for k, v in other.items())
+
+
+def _spoiled(array):
+    """The array with NaN as its first element, if it holds floats."""
+    if array.dtype.kind != "f" or not array.size:
+        return array
+    array = array.copy()
+    array.reshape(-1)[0] = np.nan
+    return array
 
 
 def _judged(error, stage):
