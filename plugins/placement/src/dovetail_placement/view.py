@@ -28,7 +28,11 @@ T = TypeVar("T")
 
 
 class BackendView:
-    """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
+    """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`.
+
+    Attributes:
+        lost: The `id`s of the nodes that the backend lost in this round or before, which are not offered again.
+    """
 
     def __init__(
         self,
@@ -37,7 +41,7 @@ class BackendView:
         backend: Backend,
         judge: Judge,
         claimed: Mapping[int, tuple[str, Claim]],
-        refused: set[int],
+        lost: set[int],
     ):
         self.model = model
         self.backend = backend
@@ -46,7 +50,7 @@ class BackendView:
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
         self._claimed = claimed
-        self._refused = refused
+        self.lost = lost
         self._verdicts: dict[int, Verdict] = {}
         self._signatures = Signatures(model.ir.opset_imports)
 
@@ -56,7 +60,7 @@ class BackendView:
 
     def hides(self, node: ir.Node) -> bool:
         """Check whether `node` cannot be claimed: another backend or a pin has it, or it was rejected before."""
-        return id(node) in self._claimed or id(node) in self._refused
+        return id(node) in self._claimed or id(node) in self.lost
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """Return the node and all nodes of its bodies, which must be claimed together: one engine runs them."""
