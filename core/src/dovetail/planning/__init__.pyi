@@ -72,6 +72,7 @@ from dovetail.planning.regions import (
 )
 from dovetail.planning.rejections import Rejection as Rejection
 from dovetail.planning.remark import (
+    Kind as Kind,
     Remark as Remark,
     Remedy as Remedy,
     SLOT as SLOT,

@@ -218,10 +218,13 @@ class CompiledModel:
 
     def notes(self) -> list[str]:
         """Return notes for the user: assumptions about the model, failures, and messages of engines."""
-        failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
         planned = {node.name for node in self.plan.nodes}
-        own = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node in planned)
-        lost = [f"{pluralize(own[why] or number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
+        failed: dict[str, set[str]] = {}  # a node refused in several rounds is one node
+        for remark in self.remarks:
+            if remark.kind == "failed" and remark.node:
+                failed.setdefault(remark.why, set()).add(remark.node)
+        numbers = Counter({why: len(nodes & planned) or len(nodes) for why, nodes in failed.items()})
+        lost = [f"{pluralize(number, 'node')} {why}" for why, number in numbers.most_common(_SHOWN)]
         if len(failed) > _SHOWN:
             lost.append(f"{pluralize(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
         return [*assumed(self.remarks), *lost, *(self.runner.notes if self._runner is not None else ())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.planning import HOST, facts_of
@@ -48,6 +49,7 @@ def remark_unexplained(claiming: Claiming, ctx: Context) -> None:
     """
     ranks = {backend.name: rank for rank, backend in enumerate(ctx.backends)}
     ranks[HOST] = len(ranks)
+    _name_backends(claiming, ctx)
     said = {(one.node, one.backend) for one in ctx.remarks if one.kind in ("missed", "failed") and not one.format}
     for backend in ctx.backends:
         unexplained = _Unexplained(claiming, backend, ctx)
@@ -55,6 +57,16 @@ def remark_unexplained(claiming: Claiming, ctx: Context) -> None:
             owner, claim = claiming.claimed[id(node)]
             if ranks[owner] > ranks[backend.name] and not claim.pinned and (node.name, backend.name) not in said:
                 unexplained.remark(node)
+
+
+def _name_backends(claiming: Claiming, ctx: Context) -> None:
+    """Name the backend in remarks of strategies that do not, on nodes that it did not get."""
+    where = {node.name: claiming.claimed[id(node)][0] for node in claiming.flat.nodes}
+    about = {key: backend.name for backend in reversed(ctx.backends) for key in claiming.view_of(backend).said}
+    for at, one in enumerate(ctx.remarks if about else ()):
+        name = about.get((one.node, one.rule, one.reason))
+        if name is not None and one.kind == "missed" and not one.backend and where.get(one.node) not in (None, name):
+            ctx.remarks[at] = replace(one, backend=name)
 
 
 class _Unexplained:

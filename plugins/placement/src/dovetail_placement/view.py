@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dovetail.errors import DovetailError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Analysis, Context
-    from dovetail.planning import Claim, Verdict
+    from dovetail.planning import Claim, Kind, Verdict
     from dovetail.plugin import Backend, Judge
 
 
@@ -32,6 +32,7 @@ class BackendView:
 
     Attributes:
         lost: The `id`s of the nodes that the backend lost in this round or before, which are not offered again.
+        said: Node, rule and reason of each remark of kind `missed` that does not name its backend.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class BackendView:
     ):
         self.model = model
         self.backend = backend
-        self.remark: Callable[..., None] = ctx.remark
+        self.said: set[tuple[str, str, str]] = set()
         self._ctx = ctx
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
@@ -53,6 +54,14 @@ class BackendView:
         self.lost = lost
         self._verdicts: dict[int, Verdict] = {}
         self._signatures = Signatures(model.ir.opset_imports)
+
+    def remark(
+        self, kind: Kind, node: ir.Node | str, rule: str, why: str, *args: Any, backend: str = "", **rest: Any
+    ) -> None:
+        """Record the reason for a decision; see `dovetail.plugin.View`."""
+        self._ctx.remark(kind, node, rule, why, *args, backend=backend, **rest)
+        if kind == "missed" and not backend:
+            self.said.add((self._ctx.remarks[-1].node, rule, why))
 
     def nodes(self) -> Iterator[ir.Node]:
         """Yield the nodes of the main graph that may be claimed, in graph order; see `whole` for bodies."""

@@ -65,7 +65,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     graph = ResultGraph.of(compiled)
     planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
-    reasons = Reasons.collect(plan.remarks, commands)
+    reasons = Reasons.collect(plan, commands)
     subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
     return {
         "version": VERSION,
