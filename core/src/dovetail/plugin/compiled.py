@@ -242,8 +242,8 @@ class CompiledModel:
     ) -> None:
         """Write the result with the store that is installed for the suffix of `folder`.
 
-        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, further files of passes, and
-        `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
+        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, `verification.json` if it was
+        compared with the original, further files of passes, and `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
         a crash, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
 
         Raises:
@@ -254,6 +254,18 @@ class CompiledModel:
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)
         self.saved_to = Path(folder)
+
+    def add_comparison(self) -> None:
+        """Add `verification` to the saved result, if it was saved before it was compared.
+
+        Raises:
+            DovetailError: It cannot be written.
+        """
+        from dovetail.plugin.loading.stores import store_for
+
+        if self.saved_to is not None and self.verification is not None:
+            with store_for(self.saved_to, "save", self.registry) as store:
+                store.add_comparison(self, self.saved_to)
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:

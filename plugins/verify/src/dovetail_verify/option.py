@@ -171,6 +171,7 @@ class VerifyResult(Option):
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
             verification.pace = verification.pace or (floats.pace if floats is not None else "")
             verification.doubts += _own_rounding(job, verification, data if held_out is None else held_out.judgment)
+            compiled.add_comparison()
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)

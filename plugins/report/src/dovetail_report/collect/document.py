@@ -66,7 +66,9 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
     reasons = Reasons.collect(plan, commands)
-    subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
+    subject = Subject(
+        graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model), compiled.verification
+    )
     return {
         "version": VERSION,
         "dovetail": __version__,
