@@ -74,7 +74,9 @@ def test_fixed_extents_are_proposed_only_where_they_bring_a_node(operator, helps
     if helps:
         assert f"{len(plan.nodes)} of {len(plan.nodes)} nodes are not on cpu-bf16 because of that" in said.why
         words = shlex.split(said.suggest)
-        fixed = dovetail.plan(onnx.parser.parse_model(NESTED.format(operator=operator)), "cpu-bf16", fix_shapes=words[1])
+        fixed = dovetail.plan(
+            onnx.parser.parse_model(NESTED.format(operator=operator)), "cpu-bf16", fix_shapes=words[1]
+        )
         assert fixed.summary["coverage"] == {"cpu-bf16": len(fixed.nodes)}
 
 

@@ -16,7 +16,6 @@ from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.ir import Model
     from dovetail.plugin import Backend
 
     from dovetail_placement.claiming import Claiming
@@ -89,4 +88,6 @@ def _shape(value: ir.Value, shapes: Mapping[str, tuple[int, ...]], extent: int) 
     if known is not None:
         return list(known)
     declared = value.shape or (None,)
-    return [one if isinstance(one, int) and one > 0 else 1 if axis == 0 else extent for axis, one in enumerate(declared)]
+    return [
+        one if isinstance(one, int) and one > 0 else 1 if axis == 0 else extent for axis, one in enumerate(declared)
+    ]
