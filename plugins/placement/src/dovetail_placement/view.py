@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
-from dovetail.planning import kind_of
+from dovetail.planning import NO_FACTS, kind_of
 from dovetail.plugin import Neighbor, Strategy
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Analysis, Context
     from dovetail.planning import Claim, Kind, Verdict
-    from dovetail.plugin import Backend, Judge
+    from dovetail.plugin import Backend, Judge, Remedy
 
 
 T = TypeVar("T")
@@ -56,10 +56,13 @@ class BackendView:
         self._signatures = Signatures(model.ir.opset_imports)
 
     def remark(
-        self, kind: Kind, node: ir.Node | str, rule: str, why: str, *args: Any, backend: str = "", **rest: Any
-    ) -> None:
+        self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: Any = (), suggest: str | Remedy = "",
+        source: str = "", backend: str = "", facts: Mapping[str, Any] = NO_FACTS,
+    ) -> None:  # fmt: skip
         """Record the reason for a decision; see `dovetail.plugin.View`."""
-        self._ctx.remark(kind, node, rule, why, *args, backend=backend, **rest)
+        self._ctx.remark(
+            cast("Kind", kind), node, rule, why, because, suggest, source, backend=backend, facts=facts
+        )  # fmt: skip
         if kind == "missed" and not backend:
             self.said.add((self._ctx.remarks[-1].node, rule, why))
 

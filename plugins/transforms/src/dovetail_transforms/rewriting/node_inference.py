@@ -80,8 +80,8 @@ def inferred_types(
     read = [value for value in node.inputs if value is not None]
     # Values may have no names yet, so use positions.
     names = {id(value): f"in{index}" for index, value in enumerate(node.inputs) if value is not None}
-    types = {names[id(value)]: type_of(value) for value in read}
-    if any(found is None for found in types.values()):
+    types = {names[id(value)]: found for value in read if (found := type_of(value)) is not None}
+    if len(types) < len({id(value) for value in read}):
         return []
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if value is None else names[id(value)] for value in node.inputs)
