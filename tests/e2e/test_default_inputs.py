@@ -3,6 +3,7 @@
 import dovetail
 import numpy as np
 import pytest
+from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_text
 
 MODEL = """<ir_version: 10, opset_import: ["": 22]>
@@ -37,6 +38,15 @@ def test_frozen_they_are_weights_like_others():
     assert np.allclose(result.run({"x": X})["y"], X * [1, 2, 3, 4], rtol=1e-2)
 
 
+@pytest.mark.parametrize("backend", ["cpu-int8", "bpu-int8"])
+def test_a_weight_that_needs_a_scale_is_an_error_that_names_the_option_first(backend):
+    request = {"data": {"x": X}, "pins": f"product={backend}"} | ({"all_integers": True} if "cpu" in backend else {})
+    with pytest.raises(DovetailError) as caught:
+        dovetail.compile(open_text(MODEL, "model"), backend, **request)
+    assert "'w'" in caught.value.message and "--freeze-inputs makes it a constant" in caught.value.message
+    dovetail.compile(open_text(MODEL, "model"), backend, **request, freeze_inputs=True)
+
+
 def test_the_option_of_the_command(tmp_path, capsys):
     import onnx
     from dovetail.cli.main import main
@@ -44,7 +54,7 @@ def test_the_option_of_the_command(tmp_path, capsys):
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
     words = ["compile", str(tmp_path / "m.onnx"), "--backend", "cpu-bf16", "-o", str(tmp_path / "out")]
     assert main(words) == 0
-    assert "--freeze-inputs" not in capsys.readouterr().err
+    assert "--freeze-inputs makes constants of them" in "".join(capsys.readouterr())
     assert main([*words, "--freeze-inputs"]) == 0
     result = dovetail.load(tmp_path / "out")
     assert len(result.model.graph.inputs) == 1

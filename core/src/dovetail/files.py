@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from dovetail.errors import DovetailError
+
 _Named = TypeVar("_Named")
 
 
@@ -131,6 +133,27 @@ def seen_object(url: str, identity: Callable[[], str]) -> None:
             for reading in _readings:
                 if reading.objects.setdefault(url, found) != found:
                     reading.doubt = f"{url} changed while it was read"
+
+
+_POINTER = b"version https://git-lfs.github.com/spec/"
+
+
+def unfetched(path: str | os.PathLike[str]) -> DovetailError | None:
+    """Return the error for a file that is a pointer of Git LFS, which stands for one that was not fetched; else None.
+
+    Source: the specification of Git LFS, docs/spec.md; a pointer has less than 1024 bytes.
+    """
+    try:
+        with open(path, "rb") as file:
+            found = file.read(len(_POINTER)) == _POINTER
+    except (OSError, ValueError):
+        return None
+    if not found:
+        return None
+    return DovetailError(
+        f"{path} is a pointer of Git LFS, and not the file that it stands for",
+        "fetch that: `git lfs install && git lfs pull` in the repository, or download the file from its page",
+    )
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState | None:

@@ -171,7 +171,7 @@ def test_a_pin_that_a_fix_up_rejects_is_not_called_a_help(plugins, file):
     assert line.startswith("tried in vain for npu: --pin add=npu (strategy 'withdrawing' of dovetail-choosy")
     assert "in fix_up, which is pinned" in line
     assert lines[-1] == "none: no change of the request brings it to npu: it would be alone"
-    suggestion = "suggested for 1 node, and tried where one of them is explained: --pin add=npu"
+    suggestion = "suggested for 1 node, and tried where a node is explained: --pin add=npu"
     assert suggestion in dovetail.explain(plan)
     assert suggestion in dovetail.explain(plan, "*")
     assert suggestion in dovetail.explain(plan, "[ad][ed][td]")

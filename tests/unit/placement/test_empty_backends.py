@@ -2,6 +2,7 @@
 
 import dovetail
 import numpy as np
+import onnx
 import pytest
 from dovetail.compiler import Driver
 from dovetail.passes import Context, Request
@@ -56,6 +57,46 @@ def test_a_backend_behind_one_that_takes_all_is_said_to_stand_behind_it():
     assert note.startswith("cpu-bf16 got no node") and "would claim" not in note
     assert "3 nodes that its file takes went to gpu-fp16, named before it" in note
     assert compiled.coverage().startswith("gpu-fp16 3/3 nodes in 1 region, cpu-bf16 0; ")
+
+
+def test_a_backend_that_is_named_first_is_not_said_to_stand_behind_another():
+    """Its own strategy leaves the nodes to the following backend; another one would claim them."""
+    model = net("Conv", "Tanh", "Conv")
+    compiled, (note,) = notes(model, ["ppl-int8", "cpu-bf16"])
+    assert compiled.coverage().startswith("ppl-int8 0/3 nodes, cpu-bf16 3/3 nodes")
+    assert "named before it" not in note and "strategy 'conv-to-conv' keeps none of them" in note
+    option = note.partition("--backend ")[2].split()[0]
+    helped, said = notes(model, [option, "cpu-bf16"])
+    assert not said and helped.coverage().startswith("ppl-int8 2/3 nodes")
+
+
+def test_nodes_of_which_some_were_left_to_a_backend_are_not_all_said_to_be_taken():
+    """The first backend takes the products; the second one's strategy keeps nothing of what is left."""
+    model = net("Conv", "Tanh", "Relu")
+    compiled, (note,) = notes(model, ["gpu-fp16", "ppl-int8"], pins=["type:Relu=host"])
+    assert "1 node that its file takes went to gpu-fp16, named before it" in note
+
+
+def test_the_parts_of_control_flow_are_counted_as_a_whole():
+    """A file that takes the parts of an If one by one, but not the If, takes none of them."""
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+      g (float[2] x, bool c) => (float[2] y) { [choose] y = If (c) <
+        then_branch = one () => (float[2] p) { [first] a = Relu (x) [second] p = Sigmoid (a) },
+        else_branch = other () => (float[2] q) { [third] q = Relu (x) }> }""")
+    (note,) = [note for note in dovetail.compile(proto, "ppl-int8").notes() if "got no node" in note]
+    assert "4 nodes because ppl-int8 does not list If" in note and "its file takes" not in note
+
+
+def test_an_opset_that_is_too_old_is_the_reason_for_every_node_with_the_way_out(with_backend, float_backend):
+    """A Dropout that drops in inference has no form in newer opsets, so that the model keeps its own."""
+    plugins = with_backend(float_backend("acme-new", "Relu, Dropout").replace("13..26", "22..23"))
+    proto = onnx.parser.parse_model("""<ir_version: 3, opset_import: ["": 6]>
+      g (float[2] x) => (float[2] y) { [first] a = Relu (x) [drop] b = Dropout <is_test = 0> (a) [last] y = Relu (b) }""")
+    plan = dovetail.plan(proto, "acme-new", plugins=plugins)
+    (said,) = [remark for remark in plan.remarks if remark.rule == "no-nodes"]
+    assert "its tools read opset 22 to 23, the model has 6" in said.why
+    assert said.suggest == "export the model with an opset from 22 to 23"
+    assert {remark.node for remark in plan.remarks if remark.rule == "left-out"} == {"first", "last"}
 
 
 def test_what_the_user_moved_is_not_laid_at_the_door_of_the_strategy():

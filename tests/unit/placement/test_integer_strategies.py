@@ -48,7 +48,7 @@ def on(plan, backend="npu"):
 
 
 def said(plan, name):
-    return [(remark.rule, remark.why) for remark in plan.remarks if remark.node == name and remark.kind == "missed"]
+    return [(remark.rule, remark.reason) for remark in plan.remarks if remark.node == name and remark.kind == "missed"]
 
 
 BETWEEN = {"one", "between", "pool", "two"}
@@ -83,7 +83,7 @@ PRODUCTS = "Attention, Conv, ConvTranspose, Gemm, MatMul"
     [
         ("conservative", "before", "not-selected", f"no product ({PRODUCTS}) comes before it"),
         ("conservative", "lost", "not-selected", "it is behind 'float' (Softmax), which is not in integers"),
-        ("conservative", "float", "not-supported", "not on npu: npu does not list Softmax"),
+        ("conservative", "float", "not-supported", "npu does not list Softmax"),
         ("conv-to-conv", "before", "not-selected", "no path of operators in integers leads from a Conv to it"),
         ("conv-to-conv", "lost", "not-selected",
          "no path of operators in integers leads from a Conv to it: 'float' (Softmax) is in the way"),
@@ -167,7 +167,7 @@ TAIL = """g (float[1,2,4,4] x) => (float[1,2,4,2] v, int64[1,2,4,2] i, float[1,2
 def test_topk_goes_where_its_input_comes_from(plan_of):
     plan = plan_of(TAIL)
     assert on(plan) == {"a", "v"}
-    assert said(plan, "s") == [("follows", "it goes where 'f' (Softmax) goes, which is not on npu")]
+    assert said(plan, "s") == [("follows", "it goes where 'f' (Softmax) goes, which is elsewhere")]
 
 
 @pytest.mark.parametrize("strategy", ["conservative", "conv-to-conv", "aggressive", "all-in", "perseus"])

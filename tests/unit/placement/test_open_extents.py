@@ -58,6 +58,28 @@ def test_a_node_that_something_else_keeps_away_is_not_counted(tmp_path):
     assert "2 of 3 nodes are not on bpu-int8" in note(dovetail.plan(tmp_path / "m.onnx", BPU).remarks).why
 
 
+NESTED = """<ir_version: 10, opset_import: ["": 21]>
+g (float[n,4] x, bool c) => (float[k,m] y) {{ [choose] y = If (c) <
+  then_branch = one () => (float[k,m] p) {{ [first] p = Relu (x) }},
+  else_branch = other () => (float[k,m] q) {{ [second] a = {operator} (x) [third] q = Cast <to = 1> (a) }}> }}"""
+
+
+@pytest.mark.parametrize(("operator", "helps"), [("NonZero", False), ("Sigmoid", True)])
+def test_fixed_extents_are_proposed_only_where_they_bring_a_node(operator, helps):
+    """OpenVINO refuses an If with open extents; those of a NonZero stay open, whatever the input's are."""
+    plan = dovetail.plan(onnx.parser.parse_model(NESTED.format(operator=operator)), "cpu-bf16")
+    assert plan.summary["coverage"] == {"host": len(plan.nodes)}
+    said = note(plan.remarks)
+    assert (said is not None) == helps
+    if helps:
+        assert f"{len(plan.nodes)} of {len(plan.nodes)} nodes are not on cpu-bf16 because of that" in said.why
+        words = shlex.split(said.suggest)
+        fixed = dovetail.plan(
+            onnx.parser.parse_model(NESTED.format(operator=operator)), "cpu-bf16", fix_shapes=words[1]
+        )
+        assert fixed.summary["coverage"] == {"cpu-bf16": len(fixed.nodes)}
+
+
 def test_a_fact_about_open_extents_counts_where_the_file_says_so(tmp_path):
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[n,4,h] x) => (float[n,4,1] y) { [pool] y = GlobalLpPool (x) }"""

@@ -89,17 +89,28 @@ def test_the_same_request_gives_the_same_file(digits, tmp_path):
     assert again == document
 
 
-def test_a_weight_with_two_scales_is_had_by_one_reader_only(tmp_path):
-    """A weight by channel that is also an operand of an Add, by tensor: PPL has one entry per value."""
-    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
-      g (float[1,2,1,1] x) => (float[1,2,1,1] y) <float[2,2,1,1] w = {0.5, -0.2, 0.1, 3.0}, float[2] b = {0.1, 0.2}> {
-        [first] a = Conv (x, w, b)
-        [add] s = Add (a, w)
-        [mean] m = ReduceMean <axes = [0], keepdims = 1> (s)
-        [last] y = Conv (m, w, b)
-      }""")
-    data = [{"x": np.random.default_rng(seed).standard_normal((1, 2, 1, 1)).astype(np.float32)} for seed in range(4)]
+@pytest.mark.parametrize("number", [1, 17])
+def test_a_weight_that_is_read_in_two_scales_is_there_twice(number, tmp_path):
+    """Weights by channel that are also operands of an Add, by tensor: PPL has one entry per value."""
+    weights = ", ".join(f"float[2,2,1,1] w{at} = {{0.5, -0.2, 0.1, 3.0}}" for at in range(number))
+    steps = " ".join(
+        f"[conv{at}] a{at} = Conv (m{at}, w{at}) [add{at}] s{at} = Add (a{at}, w{at}) "
+        f"[mean{at}] m{at + 1} = ReduceMean <axes = [0], keepdims = 1> (s{at})"
+        for at in range(number)
+    )
+    proto = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 13]>
+      g (float[1,2,1,1] m0) => (float[1,2,1,1] y) <{weights}, float[2,2,1,1] v = {{0.5, -0.2, 0.1, 3.0}}>
+      {{ {steps} [last] y = Conv (m{number}, v) }}""")
+    data = [{"m0": np.random.default_rng(seed).standard_normal((1, 2, 1, 1)).astype(np.float32)} for seed in range(4)]
     result = dovetail.compile(proto, "ppl-int8", data=data)
-    said = [remark.why for remark in result.plan.remarks if remark.rule == "not-emitted"]
-    assert any("'w' has two scales, and PPL takes one per value" in why for why in said)
-    assert "add" not in {node.name for node in result.plan.nodes if node.backend == "ppl-int8"}
+    assert result.coverage().startswith(f"ppl-int8 {3 * number + 1}/{3 * number + 1} nodes")
+    result.save(tmp_path / "out")
+    artifact = tmp_path / "out" / "artifacts" / "ppl-int8" / "model"
+    written, document = onnx.load(artifact / "model.onnx"), json.loads((artifact / "ppl.json").read_text())
+    onnx.checker.check_model(written)
+    nodes = {node.name: node for node in written.graph.node}
+    tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in written.graph.initializer}
+    for at in range(number):
+        names = nodes[f"conv{at}"].input[1], nodes[f"add{at}"].input[1]
+        assert [document["quant_info"][name]["per_channel"] for name in names] == [True, False]
+        assert np.array_equal(*(tensors[name] for name in names))

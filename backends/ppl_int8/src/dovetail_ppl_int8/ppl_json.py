@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.plugin import Artifact, DovetailError, Emitter
 from dovetail_transforms import lower
 
-from dovetail_ppl_int8.quant_info import op_info, quant_info
+from dovetail_ppl_int8.quant_info import op_info, quant_info, values_by_name, with_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,16 +35,18 @@ class PplJson(Emitter):
         nodes are on other backends, and a later PPL may support them.
 
         Raises:
-            EngineError: A value has two scales.
+            EngineError: A value that is no constant has two scales.
         """
+        values = values_by_name(region)
+        source = with_copies(region.source, values)
         highest = region.backend.opset[1]
         notes: tuple[str, ...] = ()
         try:
-            model = lower(region.source, highest).model
+            model = lower(source, highest).model
         except DovetailError as error:
-            model = region.source
+            model = source
             notes = (f"PPL reads opset {highest} at the highest, and {MODEL} has opset {model.opset}: {error.message}",)
-        document = {"quant_info": quant_info(region), "op_info": op_info(model, region.backend.name)}
+        document = {"quant_info": quant_info(values), "op_info": op_info(model, region.backend.name)}
         for node in model.nodes():
             node.meta.clear()  # the placement means nothing to PPL
         model.save(folder / MODEL)

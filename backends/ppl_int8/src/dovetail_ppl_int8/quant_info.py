@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from dovetail.ir import name_of
+import onnx_ir as ir
+from dovetail.ir import FreshNames, name_of
 from dovetail.planning import get_placement
 from dovetail.plugin import EngineError
+from dovetail_onnx import Signatures, input_name
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -24,25 +26,63 @@ _LOWEST, _HIGHEST = -128, 127
 _PRODUCTS, _ACTIVATIONS = ("Conv", "Gemm"), ("Clip", "LeakyRelu", "Relu", "Sigmoid")
 
 
-def quant_info(region: EmittedRegion) -> dict[str, dict[str, Any]]:
-    """Return the entry of every value that is held in 8 bits.
+def values_by_name(region: EmittedRegion) -> dict[str, QuantizedValue]:
+    """Return what each value of PPL's model is quantized to, by its name there.
 
-    There is no entry for biases, which PPL quantizes to 32 bits itself, and for values between a product and a fused
-    activation. `hash` is unique for each value, and `dominator` is the hash of the first value with the same
-    parameters.
+    Biases are left out, which PPL quantizes to 32 bits itself, and so are values between a product and a fused
+    activation. PPL takes one scale per value, so a constant that is read with several gets a name for each; see
+    `with_copies`.
 
     Raises:
-        EngineError: A value has two scales, which the file cannot represent; names a reader of it.
+        EngineError: A value that is no constant has two scales; it names the nodes that would have to be elsewhere.
     """
     found: dict[str, QuantizedValue] = {}
-    fused = _fused_values(region)
+    lost: dict[str, list[str]] = {}
+    fused, constants = _fused_values(region), region.source.graph.initializers
+    names = FreshNames.of(region.source.graph)
     for quantized in region.quantized_values:
         if quantized.format.dtype.bitwidth != _BITS or quantized.value in fused:
             continue
         other = found.setdefault(quantized.value, quantized)
-        if _numbers(other) != _numbers(quantized):
-            why = f"'{quantized.value}' has two scales, and PPL takes one per value"
-            raise EngineError(why, node=_reader(quantized, region))
+        if _numbers(other) == _numbers(quantized):
+            continue
+        if quantized.value in constants:
+            found[names.fresh(f"{quantized.value}_again")] = quantized
+        else:
+            lost.setdefault(quantized.value, []).extend(_users(quantized, region) or _users(other, region))
+    if lost:
+        which = ", ".join(map(repr, lost))
+        why = f"{which} {'has' if len(lost) == 1 else 'have'} two scales, and PPL takes one per value"
+        raise EngineError(why, nodes=[node for nodes in lost.values() for node in nodes])
+    return found
+
+
+def with_copies(source: Model, found: Mapping[str, QuantizedValue]) -> Model:
+    """Return a model in which every constant with several names in `found` is there once under each of them."""
+    again = {name: quantized for name, quantized in found.items() if name != quantized.value}
+    if not again:
+        return source
+    model = source.clone()
+    signatures = Signatures(model.ir.opset_imports)
+    by_name = {node.name: node for node in model.graph}
+    for name, quantized in again.items():
+        constant = model.graph.initializers[quantized.value]
+        copy = ir.Value(name=name, type=constant.type, shape=constant.shape, const_value=constant.const_value)
+        model.graph.register_initializer(copy)
+        for reader in quantized.readers:
+            node_name, _, port = reader.rpartition(":")
+            node = by_name[node_name]
+            for index, value in enumerate(node.inputs):
+                if value is constant and input_name(index, signatures(node)) == port:
+                    node.replace_input_with(index, copy)
+    return model
+
+
+def quant_info(found: Mapping[str, QuantizedValue]) -> dict[str, dict[str, Any]]:
+    """Return the entry of every value that is held in 8 bits.
+
+    `hash` is unique for each value, and `dominator` is the hash of the first value with the same parameters.
+    """
     first: dict[str, int] = {}
     return {
         name: _entry(quantized, number, first.setdefault(quantized.group, number))
@@ -106,8 +146,8 @@ def _numbers(quantized: QuantizedValue) -> Mapping[str, Any]:
     return {"scale": _scale(quantized), "axis": quantized.format.axis}
 
 
-def _reader(quantized: QuantizedValue, region: EmittedRegion) -> str:
-    """Return a reader of a quantized value on the backend, which can be placed elsewhere."""
+def _users(quantized: QuantizedValue, region: EmittedRegion) -> list[str]:
+    """Return the nodes on the backend that read a value in this form, or else the one that computes it."""
     own = set(region.nodes)
-    readers = (reader.rpartition(":")[0] for reader in quantized.readers)
-    return next((reader for reader in readers if reader in own), "")
+    readers, maker = ([use.rpartition(":")[0] for use in uses] for uses in (quantized.readers, [quantized.made_by]))
+    return [node for node in readers if node in own] or [node for node in maker if node in own]

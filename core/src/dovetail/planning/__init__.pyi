@@ -72,6 +72,8 @@ from dovetail.planning.regions import (
 )
 from dovetail.planning.rejections import Rejection as Rejection
 from dovetail.planning.remark import (
+    Kind as Kind,
+    NO_FACTS as NO_FACTS,
     Remark as Remark,
     Remedy as Remedy,
     SLOT as SLOT,

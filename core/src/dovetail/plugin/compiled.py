@@ -218,10 +218,13 @@ class CompiledModel:
 
     def notes(self) -> list[str]:
         """Return notes for the user: assumptions about the model, failures, and messages of engines."""
-        failed = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node)
         planned = {node.name for node in self.plan.nodes}
-        own = Counter(r.why for r in self.remarks if r.kind == "failed" and r.node in planned)
-        lost = [f"{pluralize(own[why] or number, 'node')} {why}" for why, number in failed.most_common(_SHOWN)]
+        failed: dict[str, set[str]] = {}  # a node refused in several rounds is one node
+        for remark in self.remarks:
+            if remark.kind == "failed" and remark.node:
+                failed.setdefault(remark.why, set()).add(remark.node)
+        numbers = Counter({why: len(nodes & planned) or len(nodes) for why, nodes in failed.items()})
+        lost = [f"{pluralize(number, 'node')} {why}" for why, number in numbers.most_common(_SHOWN)]
         if len(failed) > _SHOWN:
             lost.append(f"{pluralize(len(failed) - _SHOWN, 'more reason')} of this kind: dovetail explain FOLDER --all")
         return [*assumed(self.remarks), *lost, *(self.runner.notes if self._runner is not None else ())]
@@ -239,8 +242,8 @@ class CompiledModel:
     ) -> None:
         """Write the result with the store that is installed for the suffix of `folder`.
 
-        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, further files of passes, and
-        `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
+        `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, `verification.json` if it was
+        compared with the original, further files of passes, and `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
         a crash, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
 
         Raises:
@@ -251,6 +254,18 @@ class CompiledModel:
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)
         self.saved_to = Path(folder)
+
+    def add_comparison(self) -> None:
+        """Add `verification` to the saved result, if it was saved before it was compared.
+
+        Raises:
+            DovetailError: It cannot be written.
+        """
+        from dovetail.plugin.loading.stores import store_for
+
+        if self.saved_to is not None and self.verification is not None:
+            with store_for(self.saved_to, "save", self.registry) as store:
+                store.add_comparison(self, self.saved_to)
 
 
 def _reported(how: Executed | None, planned: Placement) -> str:

@@ -60,6 +60,13 @@ class ResultStore(ABC):
             DovetailError: It cannot be written, or would overwrite its source.
         """
 
+    def add_comparison(self, compiled: CompiledModel, path: Path) -> None:  # noqa: B027, need not be overridden
+        """Add `compiled.verification` to a result that `save` wrote before it was compared. By default, it is lost.
+
+        Raises:
+            DovetailError: It cannot be written.
+        """
+
     @abstractmethod
     def load(self, path: Path, plugins: PluginSet) -> CompiledModel:
         """Load a result; it may have a `SavedResult` in `saved`.

@@ -78,7 +78,7 @@ class View(Protocol):
     ) -> None:  # fmt: skip
         """Record the reason for a decision; see `dovetail.passes.Context.remark`.
 
-        With `backend=view.backend.name`, a remark of kind `missed` says that the backend does not get the node.
+        A remark of kind `missed` on a node that the backend does not get says why, whether or not it names the backend.
         """
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 from dovetail.errors import DovetailError
-from dovetail.files import seen
+from dovetail.files import seen, unfetched
 from dovetail.text import printable
 
 from dovetail_onnx.data_paths import DataPlaces
@@ -146,6 +146,8 @@ class TensorLoader:
         if length is not None and length != needed:
             raise self.refuse(what, f"has a length of {length} bytes, but its extents need {needed}")
         if size < (offset or 0) + needed:
+            if (pointer := unfetched(where)) is not None:
+                raise self.refuse(what, f"cannot be read: {pointer.message}", pointer.hint)
             problem = f"is cut short: {where} has {size} bytes, {(offset or 0) + needed} are needed"
             raise self.refuse(what, problem, "copy the data file again")
         dtype, shape = ir.DataType(tensor.data_type), ir.Shape(tensor.dims)

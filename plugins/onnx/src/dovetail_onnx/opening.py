@@ -130,7 +130,7 @@ def _read(path: Path, declared: bool) -> Skeleton:
     try:
         rest, found = split(memoryview(mapped), _LEAVE_ON_DISK)
     except ValueError as error:
-        raise _cut_short(str(path), error) from None
+        raise _unreadable(str(path), mapped[:_HEAD], error) from None
     proto = parse_proto(rest, str(path))
     loader = TensorLoader(str(path), path)
     on_disk: list[tuple[onnx.TensorProto, ir.TensorProtocol]] = []
@@ -161,10 +161,19 @@ def _parsed(kind: type[_Message], content: bytes, name: str) -> _Message:
         if "MaxDepth" in str(error):
             problem = f"{name} is nested deeper than protobuf reads (100 messages)"
             raise DovetailError(problem, "this file is damaged or made to do harm") from None
-        raise _cut_short(name, error) from None
+        raise _unreadable(name, content[:_HEAD], error) from None
 
 
-def _cut_short(name: str, error: Exception) -> DovetailError:
+_HEAD, _ORT = 8, b"ORTM"
+"""Bytes at the beginning that tell formats apart, and the identifier of ONNX Runtime's own one, behind an offset."""
+
+
+def _unreadable(name: str, head: bytes, error: Exception) -> DovetailError:
+    if head[4:] == _ORT:
+        return DovetailError(
+            f"{name} is in ONNX Runtime's own format (ORT), which its versions write for themselves, and not in ONNX",
+            "give the ONNX file that it was converted from",
+        )
     return DovetailError(
         f"{name} is not an ONNX model, or it is cut short ({error})",
         "export or copy the model again; its size should be as where it was made",

@@ -69,7 +69,7 @@ class Claiming:
             DovetailError: The strategy fails, or makes invalid claims.
         """
         host = backend is self.ctx.host
-        if not host and (self.ctx.refusals.given_up(backend.name) is not None or not self._reads_opset(backend)):
+        if not host and self.left_out(backend):
             return
         strategy, title = self.strategy_of(backend)
         view = self.view_of(backend)
@@ -140,6 +140,14 @@ class Claiming:
             )
         return self._views[backend.name]
 
+    def view_before(self, backend: Backend) -> BackendView:
+        """Return a view with the claims of pins and of the backends named before `backend` alone, as it began with."""
+        names = [one.name for one in self.ctx.backends]
+        later = set(names[names.index(backend.name) :])
+        claimed = {key: one for key, one in self.claimed.items() if one[0] not in later or one[1].pinned}
+        own = self.view_of(backend)
+        return BackendView(self.model, self.ctx, backend, self.judges.of(backend), claimed, own.lost)
+
     def _asked_in_floats(self, backend: Backend) -> Iterator[int]:
         """Yield the `id` of all nodes, with their bodies, that a backend with integers leaves to the following ones."""
         requests = self.ctx.analysis(NodeRequests, self.model)
@@ -150,15 +158,20 @@ class Claiming:
                 yield id(node)
                 yield from map(id, self.flat.body_nodes(node))
 
-    def _reads_opset(self, backend: Backend) -> bool:
+    def left_out(self, backend: Backend) -> str:
+        """Return why a backend gets no node but pinned ones, whatever its strategy says; empty if it may get some."""
+        given_up = self.ctx.refusals.given_up(backend.name)
+        if given_up is not None:
+            return given_up.why
         low, high = backend.opset
         # Whether newer nodes can be converted to its opset is decided node by node; see `Judges`.
-        if low <= self.model.opset:
-            return True
-        why = f"its tools read opset {low} to {high}, the model has {self.model.opset}"
-        suggest = f"export the model with an opset from {low} to {high}"
-        self.ctx.remark("missed", "", "opset", why, suggest=suggest, source=backend.source, backend=backend.name)
-        return False
+        older = low > self.model.opset
+        return f"its tools read opset {low} to {high}, the model has {self.model.opset}" if older else ""
+
+    def way_in(self, backend: Backend) -> str:
+        """Return what the user can do about a backend that is left out; empty if nothing."""
+        low, high = backend.opset
+        return f"export the model with an opset from {low} to {high}" if low > self.model.opset else ""
 
     def _claim_pinned(self) -> None:
         backends = {backend.name: backend for backend in (*self.ctx.backends, self.ctx.host)}

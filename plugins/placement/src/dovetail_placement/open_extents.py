@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,14 @@ from dovetail.plugin import input_data
 from dovetail.text import pluralize
 from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
+from dovetail_placement.fixed_extents import FixedExtents
+
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
     from dovetail.planning import Remark
-    from dovetail.plugin import Backend
+    from dovetail.plugin import Backend, View
 
     from dovetail_placement.claiming import Claiming
 
@@ -28,7 +30,8 @@ _LOST_SHAPE = "lost-shape"
 def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
     """Remark the open extents of the model's inputs, their cost on each backend, and the option that fixes them.
 
-    No remark if they have no effect. One walk over the nodes per backend.
+    No remark if they have no effect. A node that a file refuses because of an open extent counts only if the file takes
+    it once extents are fixed: see `FixedExtents`.
     """
     inputs = open_inputs(claiming.model)
     if not inputs:
@@ -46,27 +49,31 @@ def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
 
 def _cost(claiming: Claiming, backend: Backend, ctx: Context) -> str:
     """Describe the cost of open extents on one backend; empty if there is none."""
-    nodes = claiming.flat.nodes
-    view = claiming.view_of(backend)
+    nodes, view = list(claiming.model.graph), claiming.view_of(backend)
     elsewhere = [node for node in nodes if claiming.claimed.get(id(node), ("", None))[0] != backend.name]
-    open_ = {id(node) for node in elsewhere if (v := view.verdict(node)).ok is False and _all_open(v.reasons)}
-    caused = _with_followers(elsewhere, open_, backend, ctx.remarks)
+    open_ = [node for node in elsewhere if _refused_for_extents(view, node)]
+    if open_:
+        shapes = _shapes_of_data(claiming.model, ctx).by_input
+        open_ = (ctx.kept.get(FixedExtents) or ctx.kept.put(FixedExtents())).helped(open_, claiming, backend, shapes)
+    caused = _with_followers(elsewhere, set(map(id, open_)), backend, ctx.remarks)
     texts = []
     if caused:
-        share = f"{len(caused)} of {pluralize(len(nodes), 'node')} {'is' if len(caused) == 1 else 'are'}"
-        texts.append(f"{share} not on {backend.name} because of that")
+        number = sum(len(view.whole(node)) for node in elsewhere if id(node) in caused)
+        total = pluralize(len(claiming.flat.nodes), "node")
+        texts.append(f"{number} of {total} {'is' if number == 1 else 'are'} not on {backend.name} because of that")
     slower = backend.open_cost
     if slower and len(elsewhere) < len(nodes):
         texts.append(f"{backend.name} {slower}")
     return ", and ".join(texts)
 
 
-def _all_open(reasons: Iterable) -> bool:
-    found = [reason.open for reason in reasons]
-    return bool(found) and all(found)
+def _refused_for_extents(view: View, node: ir.Node) -> bool:
+    """Check whether a file refuses a node or nodes in its bodies, and only because of open extents."""
+    reasons = [one for part in view.whole(node) if (v := view.verdict(part)).ok is False for one in v.reasons]
+    return bool(reasons) and all(reason.open for reason in reasons)
 
 
-def _with_followers(nodes: list[ir.Node], open_: set[int], backend: Backend, remarks: Iterable[Remark]) -> set[int]:
+def _with_followers(nodes: Sequence[ir.Node], open_: set[int], backend: Backend, remarks: Iterable[Remark]) -> set[int]:
     """Return the nodes that open extents keep off the backend, and the nodes that these keep off in turn.
 
     A node follows if its remark names only such nodes as the cause. The shape of a node's input may also be lost; if
@@ -108,7 +115,7 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
 
     Where the data has several shapes, no option takes them all; then the way out is in words.
     """
-    known = ctx.kept.get(_DataShapes) or ctx.kept.put(_of_data(model, ctx))
+    known = _shapes_of_data(model, ctx)
     if known.problem:
         return known.problem
     text, complete = fixing_option(inputs, known.by_input)
@@ -130,6 +137,10 @@ class _DataShapes:
 
     by_input: Mapping[str, tuple[int, ...]]
     problem: str = ""
+
+
+def _shapes_of_data(model: Model, ctx: Context) -> _DataShapes:
+    return ctx.kept.get(_DataShapes) or ctx.kept.put(_of_data(model, ctx))
 
 
 def _of_data(model: Model, ctx: Context) -> _DataShapes:

@@ -22,6 +22,7 @@ from dovetail_placement.legality import Judges
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
 from dovetail_placement.preparing import fuse_offered, refuse_unclaimed
+from dovetail_placement.reasons import remark_unexplained
 from dovetail_placement.region_ends import settle_region_ends
 from dovetail_placement.writing_out import refuse_unclaimed_parts, write_out_unclaimed
 
@@ -42,8 +43,8 @@ class Place(Pass):
     """Let each backend claim nodes, in the user's order; the host takes the rest.
 
     Given:  nodes annotated with their kind
-    Result: every node has a backend and the claim that placed it; each node that a backend refused has a remark with
-            the limit it violates.
+    Result: every node has a backend and the claim that placed it; each node that a backend named before its own did
+            not get has a remark with the reason, such as the limit that it violates.
 
     Pins are claimed first, so that strategies see them. A rejected pin of the user is an error; a rejected pin that a
     file requests and that may be declined is a remark. Once all backends have claimed, fix-ups withdraw or narrow
@@ -87,6 +88,7 @@ class Place(Pass):
         claiming.claim(ctx.host)
         _check_all_placed(claiming, ctx)
         _annotate(claiming.claimed, claiming.flat, ctx)
+        remark_unexplained(claiming, ctx)
         remark_open_extents(claiming, ctx)
         if ctx.remedies_for:
             ctx.remedies = remedies_of(claiming, ctx.remedies_for)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph
-from dovetail.planning import kind_of
+from dovetail.planning import NO_FACTS, kind_of
 from dovetail.plugin import Neighbor, Strategy
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
@@ -20,15 +20,20 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Analysis, Context
-    from dovetail.planning import Claim, Verdict
-    from dovetail.plugin import Backend, Judge
+    from dovetail.planning import Claim, Kind, Verdict
+    from dovetail.plugin import Backend, Judge, Remedy
 
 
 T = TypeVar("T")
 
 
 class BackendView:
-    """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`."""
+    """The unclaimed part of a model, with the verdicts of one backend; see `dovetail.plugin.View`.
+
+    Attributes:
+        lost: The `id`s of the nodes that the backend lost in this round or before, which are not offered again.
+        said: Node, rule and reason of each remark of kind `missed` that does not name its backend.
+    """
 
     def __init__(
         self,
@@ -37,18 +42,29 @@ class BackendView:
         backend: Backend,
         judge: Judge,
         claimed: Mapping[int, tuple[str, Claim]],
-        refused: set[int],
+        lost: set[int],
     ):
         self.model = model
         self.backend = backend
-        self.remark: Callable[..., None] = ctx.remark
+        self.said: set[tuple[str, str, str]] = set()
         self._ctx = ctx
         self._flat = ctx.analysis(FlatGraph, model)
         self._judge = judge
         self._claimed = claimed
-        self._refused = refused
+        self.lost = lost
         self._verdicts: dict[int, Verdict] = {}
         self._signatures = Signatures(model.ir.opset_imports)
+
+    def remark(
+        self, kind: str, node: ir.Node | str, rule: str, why: str, *, because: Any = (), suggest: str | Remedy = "",
+        source: str = "", backend: str = "", facts: Mapping[str, Any] = NO_FACTS,
+    ) -> None:  # fmt: skip
+        """Record the reason for a decision; see `dovetail.plugin.View`."""
+        self._ctx.remark(
+            cast("Kind", kind), node, rule, why, because, suggest, source, backend=backend, facts=facts
+        )  # fmt: skip
+        if kind == "missed" and not backend:
+            self.said.add((self._ctx.remarks[-1].node, rule, why))
 
     def nodes(self) -> Iterator[ir.Node]:
         """Yield the nodes of the main graph that may be claimed, in graph order; see `whole` for bodies."""
@@ -56,7 +72,7 @@ class BackendView:
 
     def hides(self, node: ir.Node) -> bool:
         """Check whether `node` cannot be claimed: another backend or a pin has it, or it was rejected before."""
-        return id(node) in self._claimed or id(node) in self._refused
+        return id(node) in self._claimed or id(node) in self.lost
 
     def whole(self, node: ir.Node) -> list[ir.Node]:
         """Return the node and all nodes of its bodies, which must be claimed together: one engine runs them."""

@@ -161,8 +161,10 @@ def _constant(value: ir.Value | None) -> np.ndarray | None:
 def place_qdq(quantized_forms: Iterable[QuantizedForm], model: Model, ctx: Context) -> None:
     """Move adopted conversions from the host to the backend of their integers, if it supports both types.
 
-    If `border` of a backend lets floats cross, the conversion at the other end moves with them.
+    If `border` of a backend lets floats cross, the conversion at the other end moves with them. Remarks that such a
+    conversion is not there, because the backend's file does not list it, are dropped.
     """
+    adopted: set[tuple[str, str]] = set()
     places = ConversionPlacement(model, ctx)
     borders = {backend.name: backend.border for backend in ctx.backends}
     for form in quantized_forms:
@@ -180,6 +182,11 @@ def place_qdq(quantized_forms: Iterable[QuantizedForm], model: Model, ctx: Conte
                 set_placement(qdq.node, replace(placement_of(qdq.node), backend=chosen))
                 what = f"a conversion of the source model, beside '{_beside(form).name}' whose integers it has"
                 ctx.remark("passed", qdq.node, "adopted", what, because=(_beside(form),))
+                adopted.add((qdq.node.name or "", chosen))
+    if adopted:
+        ctx.remarks[:] = [
+            one for one in ctx.remarks if one.kind != "missed" or (one.node, one.backend) not in adopted or one.format
+        ]
 
 
 def _wanted(form: QuantizedForm, borders: dict[str, Border | None]) -> Iterator[tuple[QdqNode, str]]:

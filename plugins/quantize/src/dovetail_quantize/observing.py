@@ -322,9 +322,13 @@ class NamedObserver:
             text = str(error) if isinstance(error, ValueError) else described(error)
             node, value = self.node, self._form.value
             floats = f"compute '{node}' in floats (--high {shlex.quote(str(node))})"
-            way = f"look at the data, {floats}, or choose another observer"
             if value.is_graph_input() and value.is_initializer():
-                way = "it is a weight that callers may replace: --freeze-inputs makes it a constant"
+                raise DovetailError(
+                    f"'{value.name}', which '{node}' needs in {self._form.format}, is an input with a default, so that "
+                    "callers may replace it: --freeze-inputs makes it a constant",
+                    f"or {floats}",
+                ) from error
+            way = f"look at the data, {floats}, or choose another observer"
             where = f"{self.choice.source}: " if self.choice.options and self.choice.source else ""
             raise DovetailError(
                 f"{where}{self._who} {what} '{value.name}' in {self._form.format}: {text}", way

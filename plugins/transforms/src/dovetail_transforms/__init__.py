@@ -17,6 +17,7 @@ def register(registry):
     registry.pass_("normalize", "dovetail_transforms.canonicalize.normalize:Normalize")
     registry.pass_("fold-constants", "dovetail_transforms.canonicalize.fold_constants:FoldConstants")
     registry.pass_("unpack-sequences", "dovetail_transforms.canonicalize.unpack_sequences:UnpackSequences")
+    registry.pass_("impossible-branches", "dovetail_transforms.canonicalize.impossible_branches:ImpossibleBranches")
     registry.pass_("cancel-transposes", "dovetail_transforms.canonicalize.cancel_transposes:CancelTransposes")
     registry.pass_("fold-batchnorm", "dovetail_transforms.canonicalize.fold_batchnorm:FoldBatchNorm")
     registry.pass_("fold-affine", "dovetail_transforms.canonicalize.fold_affine:FoldAffine")

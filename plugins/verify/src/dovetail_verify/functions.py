@@ -29,7 +29,7 @@ from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_parts import LayerParts
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
-from dovetail_verify.own_rounding import own_rounding
+from dovetail_verify.own_kernels import doubts_about
 from dovetail_verify.parts import compared
 from dovetail_verify.programs import measured_programs
 from dovetail_verify.runners import reference_runner, source_runner
@@ -95,7 +95,7 @@ def verify(
     data = None if data is None else input_data(data).given
     verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
-    verification.doubts += filter(None, [own_rounding(original, verification, data, ctx)])
+    verification.doubts += doubts_about(original, verification, data, ctx)
     if data is not None and isinstance(result, CompiledModel) and result.plan is not None:
         verification.held_back = seen_before(result, data)
     if isinstance(result, CompiledModel):

@@ -170,7 +170,8 @@ class VerifyResult(Option):
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
             verification.pace = verification.pace or (floats.pace if floats is not None else "")
-            verification.doubts += _own_rounding(job, verification, data if held_out is None else held_out.judgment)
+            verification.doubts += _doubts_about(job, verification, data if held_out is None else held_out.judgment)
+            compiled.add_comparison()
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
@@ -299,11 +300,10 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
         raise VerificationError(compiled, error) from error
 
 
-def _own_rounding(job: CompileJob, found: OutputVerification, data: object) -> list[str]:
-    from dovetail_verify.own_rounding import own_rounding
+def _doubts_about(job: CompileJob, found: OutputVerification, data: object) -> list[str]:
+    from dovetail_verify.own_kernels import doubts_about
 
-    said = own_rounding(job.original, found, data, job.ctx) if job.recognized is None else ""
-    return [said] if said else []
+    return doubts_about(job.original, found, data, job.ctx) if job.recognized is None else []
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:

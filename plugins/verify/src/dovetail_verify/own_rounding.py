@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import OutputVerification
 
 _ROUNDS = ("Quantize", "QLinear", "QAttention", "QGemm")  # beginnings of the names of operators that round
-_FINE = 30.0  # dB; whatever is nearer needs no explanation
-_BATCHES = 8
+FINE = 30.0  # dB; whatever is nearer needs no explanation
+FEW_BATCHES = 8
 
 
 def own_rounding(original: Model, found: OutputVerification, data: object, ctx: Context) -> str:
@@ -40,13 +40,13 @@ def own_rounding(original: Model, found: OutputVerification, data: object, ctx: 
         A sentence; empty if the original does not round, if the result is near, or if both runs are equal.
     """
     worst = found.worst_snr_db
-    if data is None or worst is None or not -math.inf < worst < _FINE or not any(map(rounds, original.nodes())):
+    if data is None or worst is None or not -math.inf < worst < FINE or not any(map(rounds, original.nodes())):
         return ""
     try:
         itself = distance_from_itself(original, data, ctx)
     except DovetailError:
         return ""  # it explains a figure that stands without it
-    if itself is None or not -math.inf < itself < 2 * _FINE:
+    if itself is None or not -math.inf < itself < 2 * FINE:
         return ""
     return (
         f"the original rounds to integers as it runs: without the optimizations of its engine it is {itself:.1f} dB "
@@ -66,7 +66,7 @@ def distance_from_itself(original: Model, data: object, ctx: Context) -> float |
         DovetailError: The original cannot be run.
     """
     run = source_runner(original, ctx)
-    few = [feeds for feeds, _ in islice(batches(original, data, None, run), _BATCHES)]
+    few = [feeds for feeds, _ in islice(batches(original, data, None, run), FEW_BATCHES)]
     return verify(original, run, reference_runner(original, ctx, {"optimize": "none"}), few).worst_snr_db
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning import coverage_line, source_text
+from dovetail.planning import HOST, coverage_line, source_text
 from dovetail.text import near_misses
 
 from dovetail_commands.explain.summary import reasons, suggestions, summary_lines
@@ -76,10 +76,18 @@ def _explain_node(plan: Plan, name: str) -> list[str]:
         name = found.name
     _chain(name, remarks, lines, 1, {name})
     if len(lines) <= 1:
-        lines.append("  no remarks: it is as in the source model")
+        lines.append(f"  {_claimed(plan, found)}, and it is as in the source model")
     # Changes of the request are tried instead; `remedy_lines` reports the outcome.
     helpful = [remark.advice for remark in remarks.get(name, ()) if remark.advice]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
+
+
+def _claimed(plan: Plan, node: PlannedNode | None) -> str:
+    """Return who claimed a node on which there is no remark: the strategy of the first backend, or the host."""
+    chosen = next((one for one in plan.backends if node is not None and one.name == node.backend), None)
+    if chosen is None or chosen.name == HOST:
+        return "the host runs it, as no other backend was named"
+    return f"strategy '{chosen.strategy}' claimed it for {chosen.name}" if chosen.strategy else f"{chosen.name} has it"
 
 
 def _placement_line(node: PlannedNode) -> str:

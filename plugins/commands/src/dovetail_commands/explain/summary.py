@@ -38,14 +38,12 @@ def reasons(remarks: Iterable[Remark]) -> list[str]:
     lines = []
     for (kind, pass_, rule), texts in sorted(rules.items(), key=lambda item: _rank(item[0][0], item[1])):
         members = sorted(texts.values(), key=len, reverse=True)
-        number = sum(map(len, members))
-        whole = all(not remark.node for group in members for remark in group)
         name = f"{pass_}/{rule}" if pass_ else rule
-        lines.append(f"{kind} {name}: {'the model' if whole else pluralize(number, 'node')}")
+        lines.append(f"{kind} {name}: {_subject(remark for group in members for remark in group)}")
         lines += [f"  {_reason(group)}" for group in members[:_REASONS]]
         if len(members) > _REASONS:
-            rest = sum(map(len, members[_REASONS:]))
-            lines.append(f"  and {pluralize(len(members) - _REASONS, 'other reason')} for {pluralize(rest, 'node')}")
+            rest = _subject(remark for group in members[_REASONS:] for remark in group)
+            lines.append(f"  and {pluralize(len(members) - _REASONS, 'other reason')} for {rest}")
     return lines
 
 
@@ -58,14 +56,22 @@ def suggestions(plan: Plan, names: Collection[str] | None = None, advice: bool =
         advice: Include advice that is not a change of the request, and so cannot be tried.
     """
     wanted = [remark for remark in plan.remarks if remark.suggest and (names is None or remark.node in names)]
-    counts = Counter((remark.suggest, remark.remedy is not None) for remark in wanted)
+    found: dict[tuple[str, bool], list[Remark]] = {}
+    for remark in wanted:
+        found.setdefault((remark.suggest, remark.remedy is not None), []).append(remark)
     lines = []
-    for (text, can_be_tried), number in counts.most_common():
+    for (text, can_be_tried), remarks in sorted(found.items(), key=lambda item: -len(item[1])):
         if can_be_tried:
-            lines.append(f"suggested for {pluralize(number, 'node')}, and tried where one of them is explained: {text}")
+            lines.append(f"suggested for {_subject(remarks)}, and tried where a node is explained: {text}")
         elif advice:
-            lines.append(f"what would help {pluralize(number, 'node')}: {text}")
+            lines.append(f"what would help {_subject(remarks)}: {text}")
     return lines
+
+
+def _subject(remarks: Iterable[Remark]) -> str:
+    """Return how many nodes remarks are about: a node that was refused in several rounds is one node."""
+    names = {remark.node for remark in remarks if remark.node}
+    return pluralize(len(names), "node") if names else "the model"
 
 
 def _reason(group: Sequence[Remark]) -> str:
@@ -76,7 +82,7 @@ def _reason(group: Sequence[Remark]) -> str:
     if not names:
         return f"{first.why}{source}"
     shown = ", ".join(names[:_EXAMPLES]) + (", ..." if len(names) > _EXAMPLES else "")
-    number = f"{len(group)}: " if len(group) > 1 else ""
+    number = f"{len(names)}: " if len(names) > 1 else ""
     why = first.why if same else template(first.why).replace(SLOT, "...")
     return f"{number}{why}{source} ({shown})"
 

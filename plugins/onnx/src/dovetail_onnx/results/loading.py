@@ -15,7 +15,8 @@ from dovetail.plugin.loading import ArtifactFolder
 
 from dovetail_onnx.annotations import read_annotations
 from dovetail_onnx.results.cache_key import STAMP, cache_key_for, cache_key_of
-from dovetail_onnx.results.manifest import ARTIFACTS, MODEL, PLAN, REMARKS
+from dovetail_onnx.results.comparison_file import parse_comparison
+from dovetail_onnx.results.manifest import ARTIFACTS, COMPARISON, MODEL, PLAN, REMARKS
 from dovetail_onnx.results.plan_file import SavedPlan, parse_plan, parse_remarks, read_plan
 from dovetail_onnx.results.provenance import located, origin_remarks
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result, open_result
@@ -88,6 +89,8 @@ def load_result(path: Path, plugins: PluginSet) -> CompiledModel:
     names = {row["backend"] for row in found.manifest.placements} if found is not None else _backends(compiled.model)
     compiled.backends, compiled.registry = _backends_of(names, compiled.plan, ctx), ctx.registry
     compiled.plan.remarks += origin_remarks(compiled.plan.backends, plugins)
+    if found is not None and COMPARISON in found.texts:
+        compiled.verification = parse_comparison(found.texts[COMPARISON], str(found.folder / COMPARISON))
     return compiled
 
 

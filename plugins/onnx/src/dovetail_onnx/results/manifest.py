@@ -17,6 +17,7 @@ from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import LinkError, open_inside
 
 MODEL, PLAN, REMARKS, MANIFEST = "model.onnx", "plan.yaml", "remarks.json", "result.json"
+COMPARISON = "verification.json"
 ARTIFACTS = "artifacts"
 """Folder in a result for artifacts of backends: `artifacts/<backend>/<region>/`."""
 ATTACHED = ".npz"

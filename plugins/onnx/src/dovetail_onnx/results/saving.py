@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,8 @@ from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.resumable import identity_of_files, resuming
 from dovetail_onnx.opening import open_model
 from dovetail_onnx.results.cache_key import STAMP, cache_key_of
-from dovetail_onnx.results.manifest import ARTIFACTS, MANIFEST, MODEL, PLAN, REMARKS, Manifest
+from dovetail_onnx.results.comparison_file import comparison_text
+from dovetail_onnx.results.manifest import ARTIFACTS, COMPARISON, MANIFEST, MODEL, PLAN, REMARKS, Manifest
 from dovetail_onnx.results.plan_file import plan_text, remarks_text
 from dovetail_onnx.results.provenance import backend_texts, origins_of
 from dovetail_onnx.results.reading import FoundResult, SavedFolder, content_digest_of, find_result
@@ -69,6 +71,16 @@ def save_result(
                 staging.files |= {name: found.manifest.files[name] for name in _altered_artifacts(found)}
         origins = found.manifest.origins if whole and found is not None else origins_of(compiled)
         staging.commit(Manifest(content_digest, staging.files, compiled.placements(), compiled.coverage(), origins))
+
+
+def add_comparison(compiled: CompiledModel, folder: Path) -> None:
+    """Add the comparison with the original to the result that was saved in `folder` before it was compared."""
+    found = None if compiled.verification is None or compiled.edited else find_result(folder)
+    if found is None or compiled.verification is None:
+        return
+    with staged(folder) as staging:
+        staging.write(COMPARISON, comparison_text(compiled.verification))
+        staging.commit(replace(found.manifest, files={**found.manifest.files, **staging.files}))
 
 
 def _identity(compiled: CompiledModel) -> dict[str, Any] | None:
@@ -205,6 +217,8 @@ def _write_texts(compiled: CompiledModel, staging: Staging) -> None:
     staging.write(PLAN, plan_text(compiled.plan, where))
     saved = _origin(compiled)
     texts = saved.found.texts if saved is not None and saved.found is not None else {}
-    kept = {name: content.decode() for name, content in texts.items() if name not in (PLAN, REMARKS)}
+    kept = {name: content.decode() for name, content in texts.items() if name not in (PLAN, REMARKS, COMPARISON)}
+    if compiled.verification is not None and not compiled.edited:
+        staging.write(COMPARISON, comparison_text(compiled.verification))
     for name, text in {**kept, **backend_texts(compiled), **compiled.files}.items():
         staging.write(name, text)

@@ -37,6 +37,12 @@ class FolderStore(ResultStore):
 
         save_result(compiled, path, external=external, progress=progress)
 
+    def add_comparison(self, compiled: CompiledModel, path: Path) -> None:
+        """Write `verification.json` next to the result, and the manifest that lists it."""
+        from dovetail_onnx.results.saving import add_comparison
+
+        add_comparison(compiled, path)
+
     def load(self, path: Path, plugins: PluginSet) -> CompiledModel:
         """Read the result in a folder, or in a model file alone."""
         from dovetail_onnx.results.loading import load_result

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.plugin import Partitioner
 
 from dovetail_placement.engine_regions.graph_problem import fused_groups_of, graph_problem
+from dovetail_placement.reasons import refused_part, why_refused
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -84,12 +85,8 @@ def why_outside(view: View, node: ir.Node, withdrawn: Callable[[ir.Node], str]) 
     name = view.backend.name
     if reason := withdrawn(node):
         return reason
-    refused = next((part for part in view.whole(node) if view.verdict(part).ok is False), None)
-    if refused is not None:
-        why = (
-            "; ".join(reason.text for reason in view.verdict(refused).reasons)
-            or f"{refused.op_type} is not in its file"
-        )
+    if (refused := refused_part(view, node)) is not None:
+        why = why_refused(view, refused)
         return f"not on {name}: {why}" if refused is node else f"'{refused.name}' in its body is not on {name}: {why}"
     owner = view.claimed(node)
     return f"it is on {owner[0]}" if owner else f"{name} refused it in a round before"

@@ -112,13 +112,13 @@ class EngineRegionsStrategy(Autocast):
         what = f"'{first.name}' to '{last.name}' save" if first is not last else f"'{first.name}' saves"
         counted = " (unknown extents count as 1)" if part.open_extents else ""
         costs = f"{part.border * self.border} bytes that cross the border and {self.launch} for the start of an engine"
-        why = f"not worth an engine of {name}: {what} {part.gain} bytes{counted}, against {costs}"
+        why = f"it is not worth an engine: {what} {part.gain} bytes{counted}, against {costs}"
         # Nodes that may be in another region move there in the next round, if that is profitable.
         going = [node for node in part.nodes if node in fixed] or list(part.nodes)
         for node in going:
             pin = shlex.join(["--pin", f"{node.name}={name}"])
-            view.remark("missed", node, "not-worth-it", why, suggest=f"{pin} keeps it there")
-            self._withdrawn[node] = why
+            view.remark("missed", node, "not-worth-it", why, suggest=f"{pin} keeps it there", backend=name)
+            self._withdrawn[node] = f"not on {name}: {why}"
         return set(going)
 
     def _remark_cuts(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dovetail.planning import Claim, Claims, claim_of
 from dovetail.plugin import Strategy
 
-from dovetail_placement.strategies.integers import remark_refusal
+from dovetail_placement.reasons import refused_part, remark_refusal
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,10 +25,9 @@ class Autocast(Strategy):
         """Claim nodes of `view` for `backend`."""
         claims = Claims()
         for node in view.nodes():
-            verdicts = [(part, view.verdict(part)) for part in view.whole(node)]
-            refused = next((part for part, verdict in verdicts if verdict.ok is False), None)
+            refused = refused_part(view, node)
             if refused is None:
-                claims.claims.extend(claim_of(part, verdict) for part, verdict in verdicts)
+                claims.claims.extend(claim_of(part, view.verdict(part)) for part in view.whole(node))
             else:
                 remark_refusal(view, node, refused)
         return claims

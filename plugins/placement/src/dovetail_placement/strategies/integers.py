@@ -7,10 +7,11 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dovetail.planning import Claim, Claims, claim_of, facts_of
+from dovetail.planning import Claim, Claims, claim_of
 from dovetail.plugin import Strategy
 
 from dovetail_placement.edge_kinds import Facts
+from dovetail_placement.reasons import refused_part, remark_refusal
 from dovetail_placement.search import DOWN, SearchGraph, ShapeArithmetic
 from dovetail_placement.search.graph import carries_numbers
 
@@ -19,19 +20,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import Backend, View
 
     from dovetail_placement.search.graph import Direction
-
-
-def remark_refusal(view: View, node: ir.Node, refused: ir.Node) -> None:
-    """Remark the limits that `refused`, which is `node` or a node in its bodies, violates."""
-    reasons = view.verdict(refused).reasons
-    why = "; ".join(reason.text for reason in reasons) or f"{refused.op_type} is not in its file"
-    because: tuple[ir.Node, ...] = ()
-    if refused is not node:
-        why, because = f"'{refused.name}' in its body cannot go there: {why}", (refused,)
-    view.remark(
-        "missed", node, "not-supported", why, because=because, source=reasons[0].source if reasons else "",
-        backend=view.backend.name, facts=facts_of(reasons),
-    )  # fmt: skip
 
 
 class IntegerCandidates:
@@ -139,7 +127,7 @@ class IntegerStrategy(Strategy):
             elif not _remarked(candidates, node, self.follow):
                 why_not = why_not or self.why_not(candidates)
                 why, because = why_not(node)
-                view.remark("missed", node, "not-selected", why, because=because)
+                view.remark("missed", node, "not-selected", why, because=because, backend=backend.name)
         return claims
 
     def fix_up(self, view: View, claims: Claims) -> Claims:
@@ -156,7 +144,7 @@ class IntegerStrategy(Strategy):
                 owner = (view.claimed(away) or ("the host",))[0] if away not in gone else "given back"
                 where = owner if owner == "given back" else f"on {owner}"
                 why = f"it goes where '{away.name}' ({away.op_type}) goes, which is {where}"
-                view.remark("missed", claim.node, "follows", why, because=(away,))
+                view.remark("missed", claim.node, "follows", why, because=(away,), backend=view.backend.name)
         return Claims(kept)
 
     def _left_behind(self, claim: Claim, candidates: IntegerCandidates, gone: set[ir.Node]) -> ir.Node | None:
@@ -205,28 +193,32 @@ def _with_followers(candidates: IntegerCandidates, selected: set[ir.Node]) -> se
 
 def _remarked(candidates: IntegerCandidates, node: ir.Node, follow: bool) -> bool:
     """Remark why a node is excluded; return False if the strategy decides."""
-    view = candidates.view
+    view, because = candidates.view, tuple["ir.Node", ...]()
     if _is_shape_arithmetic(candidates, node, follow):
-        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantized")
-        return True
-    whole = view.whole(node)
-    refused = next((part for part in whole if view.verdict(part).ok is False), None)
-    if refused is not None:
+        rule, why = SHAPE_ARITHMETIC
+    elif (refused := refused_part(view, node)) is not None:
         remark_refusal(view, node, refused)
-    elif len(whole) > 1:
-        view.remark("missed", node, "control-flow", "numbers in bodies are not quantized")
+        return True
+    elif len(view.whole(node)) > 1:
+        rule, why = CONTROL_FLOW
     elif follow and _follows(candidates, node):
         producer = candidates.producer(node)
         where = f"'{producer.name}' ({producer.op_type}) goes" if producer else "an input of the model is"
-        why = f"it goes where {where}, which is not on {view.backend.name}"
-        view.remark("missed", node, "follows", why, because=(producer,) if producer else ())
+        rule, why = "follows", f"it goes where {where}, which is elsewhere"
+        because = (producer,) if producer else ()
     elif not any(map(carries_numbers, node.outputs)):
-        view.remark("missed", node, "no-floats", "it computes integers or truth values, which are never quantized")
+        rule, why = "no-floats", "it computes integers or truth values, which are never quantized"
     elif not candidates.takes(node):
-        view.remark("missed", node, "not-in-integers", f"{view.backend.name} takes {node.op_type} in floats only")
+        rule, why = "not-in-integers", f"{view.backend.name} takes {node.op_type} in floats only"
     else:
         return False
+    view.remark("missed", node, rule, why, because=because, backend=view.backend.name)
     return True
+
+
+SHAPE_ARITHMETIC = "shape-arithmetic", "it computes extents or indices, which are never quantized"
+CONTROL_FLOW = "control-flow", "numbers in bodies are not quantized"
+"""Rules of remarks on nodes that no strategy for integers claims, each with the reason."""
 
 
 def _is_shape_arithmetic(candidates: IntegerCandidates, node: ir.Node, follow: bool) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dovetail.planning import Claims, Edit, claim_of, remedy
 from dovetail.plugin import Strategy
 
-from dovetail_placement.strategies.integers import IntegerCandidates, remark_refusal
+from dovetail_placement.reasons import refused_part, remark_refusal
+from dovetail_placement.strategies.integers import CONTROL_FLOW, SHAPE_ARITHMETIC, IntegerCandidates
 from dovetail_placement.strategies.role_changes import (
     EditPlace,
     Loss,
@@ -241,19 +242,20 @@ def _remarked(candidates: IntegerCandidates, node: ir.Node, asked: bool) -> bool
         asked: Whether it is requested, which manual operators need.
     """
     view, name = candidates.view, candidates.view.backend.name
-    whole = view.whole(node)
-    refused = next((part for part in whole if view.verdict(part).ok is False), None)
+    suggest: str | Remedy = ""
     if node in candidates.shape_arithmetic:
-        view.remark("missed", node, "shape-arithmetic", "it computes extents or indices, which are never quantized")
-    elif refused is not None:
+        rule, why = SHAPE_ARITHMETIC
+    elif (refused := refused_part(view, node)) is not None:
         remark_refusal(view, node, refused)
-    elif len(whole) > 1:
-        view.remark("missed", node, "control-flow", "numbers in bodies are not quantized")
+        return True
+    elif len(view.whole(node)) > 1:
+        rule, why = CONTROL_FLOW
     elif view.verdict(node).role == "manual" and not asked:
-        why = f"{node.op_type} is quantized only where somebody asks for it"
-        view.remark("missed", node, "manual", why, suggest=remedy((f"{node.name}={name}",)), backend=name)
+        rule, why = "manual", f"{node.op_type} is quantized only where somebody asks for it"
+        suggest = remedy((f"{node.name}={name}",))
     elif not view.verdict(node).role:
-        view.remark("missed", node, "no-role", f"its file gives {node.op_type} no role", backend=name)
+        rule, why = "no-role", f"its file gives {node.op_type} no role"
     else:
         return False
+    view.remark("missed", node, rule, why, suggest=suggest, backend=name)
     return True

@@ -65,8 +65,10 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     graph = ResultGraph.of(compiled)
     planned = PlanGraph.of(compiled, graph)
     commands = Commands(plan, registry)
-    reasons = Reasons.collect(plan.remarks, commands)
-    subject = Subject(graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model))
+    reasons = Reasons.collect(plan, commands)
+    subject = Subject(
+        graph, planned, plan, reasons, ranges(compiled), layers(plan), histograms(compiled.model), compiled.verification
+    )
     return {
         "version": VERSION,
         "dovetail": __version__,

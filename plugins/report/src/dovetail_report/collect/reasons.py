@@ -73,7 +73,8 @@ class Reasons:
     """The distinct reasons of a plan, and those of each node.
 
     Attributes:
-        table: A row for each distinct reason: its text with slots, that of its first node, and the number of nodes.
+        table: A row for each distinct reason: its text with slots, that of its first node, and the number of nodes of
+            the plan that have it; of other nodes, such as conversions, if it is about these alone.
         of: By name of a node, its reasons: index into the table, what fills the slots of its text, names of the nodes
             that forced it, command of the remedy.
         whole: Rows of the remarks on the model as a whole.
@@ -84,11 +85,12 @@ class Reasons:
     whole: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
-    def collect(cls, remarks: Sequence[Remark], commands: Commands) -> Reasons:
-        """Group remarks by all that does not depend on the node."""
+    def collect(cls, plan: Plan, commands: Commands) -> Reasons:
+        """Group the remarks of a plan by all that does not depend on the node."""
         found = cls()
         known: dict[tuple[object, ...], int] = {}
-        for remark in remarks:
+        nodes: list[set[str]] = []  # by row; a node that was refused in several rounds counts once
+        for remark in plan.remarks:
             if not remark.node:
                 found.whole.append(_row(remark, remark.why) | _way_out(remark, commands))
                 continue
@@ -100,14 +102,20 @@ class Reasons:
                 row = known[key] = len(found.table)
                 way_out = _way_out(remark, commands)
                 example = {"example": short(remark.why, SENTENCE)} if SLOT in pattern else {}
-                found.table.append({**_row(remark, pattern), **example, **way_out, "nodes": 0})
-            found.table[row]["nodes"] += 1
+                found.table.append({**_row(remark, pattern), **example, **way_out})
+                nodes.append(set())
+            nodes[row].add(remark.node)
             slots = [short(text) for text in _DIFFERS.findall(remark.why)] if SLOT in pattern else []
             command = _way_out(remark, commands).get("command", "")
             entry = [row, slots, [short(name) for name in remark.because], command]
             while len(entry) > 1 and not entry[-1]:
                 entry.pop()
-            found.of.setdefault(remark.node, []).append(entry)
+            entries = found.of.setdefault(remark.node, [])
+            if entry not in entries:
+                entries.append(entry)
+        planned = {node.name for node in plan.nodes}
+        for line, names in zip(found.table, nodes, strict=True):
+            line["nodes"] = len(names & planned) or len(names)
         return found
 
 

@@ -10,6 +10,7 @@ from dovetail_report.collect.reasons import SLOT
 
 if TYPE_CHECKING:
     from dovetail.planning import Plan
+    from dovetail.plugin import Verification
     from dovetail_commands.plan_graph.contraction import PlanGraph
     from dovetail_commands.plan_graph.result_graph import ResultGraph
 
@@ -64,6 +65,7 @@ class Subject:
     ranges: Sequence[dict[str, Any]] = field(default_factory=list)
     layers: Sequence[dict[str, Any]] = field(default_factory=list)
     histograms: Sequence[dict[str, Any]] = field(default_factory=list)
+    verification: Verification | None = None
 
     def why(self, node: int, kinds: Sequence[str] = ("missed", "failed", "passed")) -> str:
         """Return the most telling reason of a node, with the names in its text; empty if it has none."""

@@ -7,9 +7,11 @@ from itertools import islice
 from dovetail_report.linters.conversions import inverse_casts, islands
 from dovetail_report.linters.finding import Finding, Subject
 from dovetail_report.linters.numbers import few_levels, ill_fitting_scales, noisy_layers
+from dovetail_report.linters.outcome import failures, inaccurate_outputs
 from dovetail_report.linters.regions import large_borders, small_regions
 
-LINTERS = (inverse_casts, islands, small_regions, large_borders, noisy_layers, ill_fitting_scales, few_levels)
+LINTERS = (failures, inaccurate_outputs, inverse_casts, islands, small_regions, large_borders, noisy_layers,
+           ill_fitting_scales, few_levels)  # fmt: skip
 
 _MOST = 1000  # findings of one linter on a page
 

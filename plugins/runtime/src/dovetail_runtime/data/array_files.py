@@ -13,6 +13,7 @@ from pathlib import Path, PurePath
 from typing import IO, TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.files import unfetched
 from dovetail.text import printable
 from dovetail_onnx.files.reading import open_input
 
@@ -70,8 +71,13 @@ def read_arrays(path: Path, inputs: InputNames) -> Arrays:
     Raises:
         DovetailError: It is damaged, or something else.
     """
-    with open_input(path) as file:
-        return arrays_in(file, path, str(path), inputs)
+    try:
+        with open_input(path) as file:
+            return arrays_in(file, path, str(path), inputs)
+    except DovetailError as error:
+        if (pointer := unfetched(path)) is not None:
+            raise pointer from error
+        raise
 
 
 def arrays_in(file: IO[bytes], path: PurePath, title: str, inputs: InputNames) -> Arrays:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dovetail.ir import FreshNames, all_nodes, bodies, input_of, is_onnx, named_bodies
+from dovetail.ir import FreshNames, input_of, is_onnx
 from dovetail.passes import Pass
 from dovetail.plugin import EngineError, Evaluator
-from dovetail.text import pluralize
 
-from dovetail_transforms.canonicalize.clean_up import detach_bodies
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.canonicalize.open_values import RANDOM
+from dovetail_transforms.canonicalize.settled_control_flow import agree_on_shapes, replace_settled, settled
 from dovetail_transforms.rewriting.node_inference import infer_outputs, refine_shapes
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _NEVER = frozenset({
 
 @dataclass
 class _Folded:
-    """What one walk over a model did: anything at all, more than taking up Constant nodes, and inlining of branches."""
+    """What one walk over a model did: anything at all, more than taking up Constant nodes, and inlining of bodies."""
 
     changed: bool = False
     computed: bool = False
@@ -54,7 +54,8 @@ class FoldConstants(Pass):
     Given:  %s = Shape(%x) with the extents of %x known, or %g = Gather(Shape(%x), 1) or Slice(Shape(%x), 1, 2) with
             that one known, or %c = Add(1, 2), or %l = CastLike(3, %x)
     Result: %s, %g, %c and %l are initializers. An If with a constant condition, at any depth, is replaced by the nodes
-            of the branch that it takes, and nothing is inferred from the other one any more.
+            of the branch that it takes, and nothing is inferred from the other one any more; so is a Loop that never
+            runs by its initial values, or one that runs once by its body.
 
     Options:
         limit: The largest result to fold, in bytes; larger ones would increase the size of the model. Filters of a few
@@ -81,7 +82,7 @@ class FoldConstants(Pass):
             folded = self._walk(model, ctx, overridable, news, evaluator)
             changed |= folded.changed
             computed |= folded.computed
-            again = folded.branches and _branches_agree(model, news)
+            again = folded.branches and agree_on_shapes(model, news)
         # Folding may have made shapes known, so outputs are compared with their declarations again.
         if computed:
             correct_outputs(model, ctx)
@@ -91,11 +92,12 @@ class FoldConstants(Pass):
         self, model: Model, ctx: Context, overridable: set[int], news: set[int], evaluator: Evaluator | None
     ) -> _Folded:
         folded = _Folded()
+        constant = partial(_constant_array, overridable=overridable, limit=_FEW_BYTES)
         for _, graph in model.graphs():
             for node in graph:
-                if (branch := _branch_taken(node, overridable)) is not None:
-                    _tell_branch(node, branch, ctx)
-                    news.update(_inline_branch(graph, node, node.attributes[branch].as_graph()))
+                if (found := settled(node, constant)) is not None:
+                    ctx.remark("passed", node, found.rule, found.why)
+                    news.update(replace_settled(model, graph, node, found, ctx.analysis(FreshNames, model)))
                     folded.changed = folded.computed = folded.branches = True
                     continue
                 folded.changed |= _cast_to_known(node) | _more_is_known(node, news, model.ir.opset_imports)
@@ -174,69 +176,6 @@ def _more_is_known(node: ir.Node, news: set[int], opsets: Mapping[str, int]) -> 
         return False
     news.update(map(id, open_ones))
     return True
-
-
-def _branch_taken(node: ir.Node, overridable: set[int]) -> str | None:
-    """Return the name of the branch that an If with a constant condition takes; None for anything else."""
-    import onnx_ir as ir
-
-    if node.op_type != "If" or not is_onnx(node) or node.inputs[0] is None:
-        return None
-    condition = _constant_array(node.inputs[0], overridable, _FEW_BYTES)
-    if condition is None or condition.size != 1:
-        return None
-    if any(value.is_graph_output() and not isinstance(value.type, ir.TensorType) for value in node.outputs):
-        return None  # an Identity takes other types only from later opsets on
-    return "then_branch" if condition.reshape(-1)[0] else "else_branch"
-
-
-def _tell_branch(node: ir.Node, branch: str, ctx: Context) -> None:
-    dead = sum(1 for name, body in named_bodies(node) if name != branch for _ in all_nodes(body))
-    why = (
-        f"the condition is constant: {branch} is always taken, and the other one is dropped ({pluralize(dead, 'node')})"
-    )
-    ctx.remark("passed", node, "constant-condition", why)
-
-
-def _inline_branch(graph: ir.Graph, node: ir.Node, branch: ir.Graph) -> set[int]:
-    """Replace an If by the nodes of one branch; return the `id`s of the values that these read and return."""
-    import onnx_ir as ir
-
-    nodes, results = list(branch), list(branch.outputs)
-    branch.outputs.clear()
-    branch.remove(nodes)
-    for name in list(branch.initializers):
-        graph.register_initializer(branch.initializers.pop(name))
-    detach_bodies(node)
-    renamed = []
-    for value, result in zip(node.outputs, results, strict=True):
-        result.type, result.shape = result.type or value.type, result.shape or value.shape
-        if value.is_graph_output():
-            kept = ir.Node("", "Identity", [result], num_outputs=1, name=f"{node.name}_{value.index()}")
-            kept.outputs[0].type, kept.outputs[0].shape = value.type, value.shape
-            value.replace_all_uses_with(kept.outputs[0], replace_graph_outputs=True)
-            kept.outputs[0].name, value.name = value.name, None
-            renamed.append(kept)
-        else:
-            value.replace_all_uses_with(result)
-    graph.insert_after(node, [*nodes, *renamed])
-    graph.remove(node, safe=True)
-    return {id(value) for value in (*results, *(value for one in nodes for value in one.inputs if value is not None))}
-
-
-def _branches_agree(model: Model, news: set[int]) -> bool:
-    """Give open results of every If the shape that both of its branches return, the innermost first."""
-    changed = False
-    for node in reversed(list(model.nodes())):
-        if node.op_type != "If" or not is_onnx(node):
-            continue
-        for value, one, other in zip(node.outputs, *(body.outputs for body in bodies(node)), strict=True):
-            known = one.shape is not None and one.shape.is_static() and one.shape == other.shape
-            if known and (value.shape is None or not value.shape.is_static()):
-                value.type, value.shape = value.type or one.type, one.shape
-                news.add(id(value))
-                changed = True
-    return changed
 
 
 def _cast_to_known(node: ir.Node) -> bool:

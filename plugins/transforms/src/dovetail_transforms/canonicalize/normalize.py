@@ -145,9 +145,10 @@ def _initializers_are_no_inputs(proto: onnx.ModelProto, ctx: Context) -> None:
     if proto.ir_version >= 4 and not ctx.request.freeze_inputs:
         why = (
             f"{pluralize(len(defaults), 'input')} such as '{defaults[0]}' {'has' if len(defaults) == 1 else 'have'} a "
-            "default that callers may replace, so it is converted in every run, and nothing is folded into it"
+            "default that callers may replace, so it is converted in every run, and nothing is folded into it: "
+            "--freeze-inputs makes constants of them"
         )
-        ctx.remark("analysis", "", "default-inputs", why, suggest="--freeze-inputs, if nobody gives another value")
+        ctx.remark("analysis", "", "default-inputs", why, suggest="--freeze-inputs, if no caller gives another value")
         return
     kept = [value for value in proto.graph.input if value.name not in constants]
     del proto.graph.input[:]

@@ -10,4 +10,5 @@ from dovetail_transforms.decompositions.decomposing import (
     known_operators as known_operators,
     operators_needed as operators_needed,
 )
+from dovetail_transforms.decompositions.formula import operator_of as operator_of
 from dovetail_transforms.decompositions.rules.all_rules import ON_REQUEST as ON_REQUEST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,21 +61,32 @@ def refine_shapes(node: ir.Node, version: int) -> bool:
     return changed
 
 
-def _inferred(node: ir.Node, version: int) -> list[tuple[ir.Value, onnx.TypeProto]]:
-    """Return the output types that onnx infers; empty if an input has no type."""
+def inferred_types(
+    node: ir.Node, version: int, type_of: Callable[[ir.Value], onnx.TypeProto | None]
+) -> list[tuple[ir.Value, onnx.TypeProto]]:
+    """Return the output types that onnx infers; empty if an input has no type, or onnx does not know the operator.
+
+    Args:
+        node: A node without bodies.
+        version: The version of its domain that it is written in.
+        type_of: Returns the type of an input.
+
+    Raises:
+        onnx.shape_inference.InferenceError: The types of the inputs contradict the operator.
+    """
     import onnx
     import onnx_ir as ir
 
     read = [value for value in node.inputs if value is not None]
-    if any(value.type is None for value in read):
-        return []
     # Values may have no names yet, so use positions.
     names = {id(value): f"in{index}" for index, value in enumerate(node.inputs) if value is not None}
+    types = {names[id(value)]: found for value in read if (found := type_of(value)) is not None}
+    if len(types) < len({id(value) for value in read}):
+        return []
     proto = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
     proto.input.extend("" if value is None else names[id(value)] for value in node.inputs)
     proto.output.extend(f"out{index}" for index in range(len(node.outputs)))
     proto.attribute.extend(ir.serde.serialize_attribute(attribute) for attribute in node.attributes.values())
-    types = {names[id(value)]: _type_of(value) for value in read}
     data = {
         names[id(value)]: ir.serde.serialize_tensor(value.const_value)
         for value in read
@@ -82,22 +94,32 @@ def _inferred(node: ir.Node, version: int) -> list[tuple[ir.Value, onnx.TypeProt
     }
     try:
         schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-        imports = [onnx.helper.make_opsetid(node.domain, version)]
-        inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=imports)
-    except Exception:  # no schema, or a C++ exception of any kind: no information
+    except onnx.defs.SchemaError:
         return []
+    imports = [onnx.helper.make_opsetid(node.domain, version)]
+    inferred = onnx.shape_inference.infer_node_outputs(schema, proto, types, data, opset_imports=imports)
     results = ((value, inferred.get(f"out{index}")) for index, value in enumerate(node.outputs))
     return [(value, found) for value, found in results if found is not None]
+
+
+def _inferred(node: ir.Node, version: int) -> list[tuple[ir.Value, onnx.TypeProto]]:
+    """Return the output types that onnx infers; empty if an input has no type."""
+    try:
+        return inferred_types(node, version, type_of)
+    except Exception:  # a C++ exception of any kind: no information
+        return []
 
 
 def _is_small(tensor: ir.TensorProtocol) -> bool:
     return tensor.size <= (_MOST_INTEGERS if tensor.dtype.is_integer() else _MOST_FLOATS)
 
 
-def _type_of(value: ir.Value):
+def type_of(value: ir.Value) -> onnx.TypeProto | None:
+    """Return type and shape of a value as onnx has them; None if it has no type."""
     import onnx_ir as ir
 
-    assert value.type is not None
+    if value.type is None:
+        return None
     found = ir.serde.serialize_type(value.type)
     if value.shape is not None:
         ir.serde.serialize_shape_into(found, value.shape)

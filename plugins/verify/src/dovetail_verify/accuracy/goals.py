@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dovetail_verify.output_comparison import OutputComparison
 
 
+MISSED_GOAL = "missed-goal"
+"""Rule of the remark on a result that misses a goal."""
+
 _SCORES = (2, 3)
 """Ranks of outputs that may hold rows of scores."""
 
@@ -270,8 +273,9 @@ def record(
     split: DataSplit,
     groups: Groups | None = None,
     chosen: Sequence[UnitGroup] = (),
+    missed: Sequence[Miss] | None = None,
 ) -> CompiledModel:
-    """Return the result of a trial, with the raised nodes recorded in its plan and in remarks.
+    """Return the result of a trial, with what it misses and the raised nodes recorded in its plan and in remarks.
 
     Args:
         trial: The trial.
@@ -281,9 +285,10 @@ def record(
         split: The data in parts.
         groups: All groups.
         chosen: The raised groups.
+        missed: What it misses; by default that of the trial.
     """
     compiled = trial.result
-    trial.verification.missed = goals.missed(trial.verification)
+    trial.verification.missed = goals.missed(trial.verification) if missed is None else list(missed)
     trial.verification.doubts = goals.doubts(trial.verification)
     raised = [name for group in chosen for name in group.names]
     trial.verification.held_back = split.text
@@ -294,6 +299,9 @@ def record(
     summary |= {"too_few": split.too_few} if met is None else {}
     summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
+    if met is False:
+        why = f"the goal is not met: {'; '.join(map(str, trial.verification.missed))}"
+        compiled.plan.remarks.append(Remark("failed", "", "accuracy", MISSED_GOAL, why, advice=goals.way_out))
     if groups is not None and raised:
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)
         if any(node.backend != HOST for node in compiled.plan.nodes) and not low_nodes(compiled.plan):
