@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.compare import OutputVerification
 
-_MODEL, _MANIFEST = "model.onnx", "result.json"
-
 
 def compared(
     original: Model,
@@ -104,10 +102,7 @@ def verified_in_parts(
 
 def folder_of(result: CompiledModel) -> Path | None:
     """Return the folder of a result that other processes can load; None if it is not saved as it is."""
-    path = result.model.path
-    loaded = path is not None and path.name == _MODEL and (path.parent / _MANIFEST).is_file()
-    folder = result.saved_to or (path.parent if loaded and path is not None else None)
-    return folder.absolute() if folder is not None and not result.edited else None
+    return result.saved_to.absolute() if result.saved_to is not None and not result.edited else None
 
 
 def verify_part(text: str, model: bytes) -> str:
