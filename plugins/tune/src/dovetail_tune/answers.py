@@ -37,7 +37,7 @@ _FOUND: Mapping[str, Form] = {
             "verification": Fields({"broken": Flag(), "outputs": ListOf(_OUTPUT)}),
         }
     ),
-    "load": Fields({"bytes": SIZE, "engines": ListOf(Text())}),
+    "load": Fields({"bytes": SIZE, "engines": ListOf(Text()), "seconds": FiniteNumber(0)}),
     "segment": Fields({"engines": ListOf(Text())}),
 }  # fmt: skip
 _ANSWER = Fields({"machine": _MACHINE, "found": MapOf(Fields({})), "race": Race(), "failed": MapOf(Text())})
