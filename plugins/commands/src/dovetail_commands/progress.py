@@ -24,7 +24,8 @@ _LINES = 30.0  # seconds between two lines where neither a terminal nor a notebo
 def progress() -> Progress:
     """Return a progress bar: `with dovetail.progress() as bar: dovetail.compile(model, "cpu-bf16", progress=bar)`.
 
-    It is drawn on a terminal and in a notebook. Elsewhere, a line on standard error says every 30 seconds how far it is.
+    It is drawn on a terminal and in a notebook. Elsewhere, a line on standard error says every 30 seconds how far the
+    work is.
     """
     return Progress()
 

@@ -92,7 +92,7 @@ def verified_in_parts(
             for answer in answers
             for number, (item, found) in enumerate(answer["batches"])
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
     batches.sort(key=lambda one: one[:2])  # of one file, a worker's order is that of the file
     found = summed(original, [differences for _, _, differences in batches], None, others)
