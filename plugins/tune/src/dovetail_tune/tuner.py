@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.text import abbreviated, pluralize
 
-from dovetail_tune.candidates import Candidate, CandidateSet
+from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Tuned, TunedCandidate, slower_integers
 from dovetail_tune.outside_data import unknown
@@ -85,6 +85,7 @@ class Tuner:
                 while raised := self._worth_raising(is_last=group is self._candidates.others):
                     self._total += len(raised)
                     self._try(raised)
+            self._try_combined()
             runner.deadline = whole.until(_MIXING)
             mixing = self._try_mixed() if mixed else None
             runner.deadline = whole
@@ -118,6 +119,15 @@ class Tuner:
     def _try(self, candidates: Sequence[Candidate]) -> None:
         for trial in self._runner.run(candidates, self._step):
             self._trials[trial.candidate.name] = trial
+
+    def _try_combined(self) -> None:
+        """Try the fastest request, if it has an option, with one more option."""
+        valid = [t for t in self._trials.values() if t.is_valid and t.against is not None and t.against.median < 1]
+        fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
+        if fastest is not None:
+            combined = combinations_of(self._plugins.registry, fastest.candidate, self._candidates.others)
+            self._total += len(combined)
+            self._try(combined)
 
     def _worth_raising(self, is_last: bool) -> list[Candidate]:
         """Return requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
