@@ -91,8 +91,8 @@ class CompiledModel:
         held: dict[str, Any] = {one.name: getattr(self.plan, one.name) for one in fields(Plan)}
         held |= {name: value.copy() for name, value in held.items() if isinstance(value, (list, dict))}
         copied = replace(
-            self, model=self.model.clone(), plan=Plan(**held), files=dict(self.files), options=dict(self.options), trial=None,
-            with_nodes=self.with_nodes and self.with_nodes.clone(), _lock=threading.Lock(),
+            self, model=self.model.clone(), plan=Plan(**held), files=dict(self.files), options=dict(self.options),
+            trial=None, with_nodes=self.with_nodes and self.with_nodes.clone(), _lock=threading.Lock(),
         )  # fmt: skip
         copied._revision = -1 if self.edited else copied.model.revision
         return copied
