@@ -43,12 +43,16 @@ class Policies:
 def split_operator(key: Scalar) -> tuple[str, str]:
     """Split `Conv` or `com.acme::FusedMlp` into (domain, operator type).
 
+    `::EfficientNMS_TRT` is an operator of the default domain that onnx does not know: exporters write those of a vendor
+    there.
+
     Raises:
         SchemaError: onnx knows the domain, but not the operator.
     """
-    domain, _, op_type = key.raw.rpartition("::")
+    domain, separator, op_type = key.raw.rpartition("::")
+    is_vendors = bool(separator) and not domain
     domain = "" if domain == "ai.onnx" else domain
-    if not is_operator(domain, op_type):
+    if not is_vendors and not is_operator(domain, op_type):
         raise key.error(f"unknown operator '{key.raw}'{near_miss(op_type, operator_names(domain))}")
     return domain, op_type
 

@@ -120,6 +120,17 @@ def test_a_session_of_onnx_runtime_starts_without_plugins_and_result(cache, mode
     assert second.compiled.summary() == first.compiled.summary() and loaded, "it is loaded where it is asked for"
 
 
+def test_backends_among_the_providers_start_as_those_of_backend_do(cache, model, compiled, loaded):
+    first = dovetail.InferenceSession(model, backend="cpu-bf16")
+    loaded.clear(), compiled.clear()
+    for providers in (["cpu-bf16"], ["cpu-bf16", "CPUExecutionProvider"], [("cpu-bf16", {})]):
+        second = dovetail.InferenceSession(model, providers=providers)
+        np.testing.assert_array_equal(answers(first), answers(second))
+        assert second.get_providers() == first.get_providers() and not loaded and not compiled
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider is a provider of ONNX Runtime"):
+        dovetail.InferenceSession(model, providers=["CUDAExecutionProvider", "cpu-bf16"])
+
+
 def test_what_starts_at_once_is_checked(cache, model, compiled, loaded, tmp_path):
     dovetail.compile(model, "host").save(tmp_path / "kept")
     for change in (lambda: None, lambda: None, lambda: dovetail.compile(model, "cpu-bf16").save(tmp_path / "kept")):

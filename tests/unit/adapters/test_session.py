@@ -1,5 +1,7 @@
 """`dovetail.InferenceSession` answers as `onnxruntime.InferenceSession` does, whoever runs the result."""
 
+import copy
+import pickle
 import threading
 import warnings
 
@@ -78,6 +80,22 @@ def test_bound_inputs_and_outputs(session, bare):
     binding.bind_ortvalue_output("y", target)
     session.run_with_iobinding(binding)
     assert np.allclose(target.numpy(), [[1.5, 0.0, 3.5]], atol=2e-2)
+
+
+@pytest.mark.parametrize("number", [False, True], ids=["type of NumPy", "number of TensorProto"])
+def test_memory_of_the_caller_is_read_and_written_by_its_address(session, bare, number):
+    x, y, z = FEED["x"].copy(), *(np.zeros((1, 3), np.float32) for _ in "yz")
+    kind = int(TensorProto.FLOAT) if number else np.float32
+    binding = session.io_binding()
+    binding.bind_input("x", "cpu", 0, kind, x.shape, x.ctypes.data)
+    binding.bind_output("y", "cpu", 0, kind, [1, 3], y.ctypes.data)
+    binding.bind_output(name="z", element_type=kind, shape=(1, 3), buffer_ptr=z.ctypes.data)
+    for _ in range(2):
+        session.run_with_iobinding(binding)
+        for found, wanted in zip((y, z), bare.run(None, {"x": x}), strict=True):
+            assert np.allclose(found, wanted, atol=2e-2)
+        assert len(binding.get_outputs_as_ortvaluevector()) == 2
+        x *= -1
 
 
 def test_asynchronous_runs_call_back_with_results_or_with_what_went_wrong(session):
@@ -189,11 +207,15 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(arguments, why):
     [
         (lambda bound: bound.bind_output("absent"), "no output 'absent'"),
         (lambda bound: bound.bind_output("y", "cuda"), "cannot be bound on 'cuda'"),
-        (lambda bound: bound.bind_output("y", shape=[1, 3], buffer_ptr=8), "cannot be written to a buffer"),
-        (lambda bound: bound.bind_input("x", "cpu", 0, np.float32, [1, 3], 8), "cannot be bound to an address"),
+        (lambda bound: bound.bind_output("y", shape=[1, 3], buffer_ptr=8), "bound to an address alone"),
+        (lambda bound: bound.bind_output("y", "cpu", 0, np.float32, [1, 3], 0), "cannot be bound to the address 0"),
+        (lambda bound: bound.bind_input("x", "cpu", 0, str, [1, 3], 8), "an element has whole bytes"),
+        (lambda bound: bound.bind_input("x", "cpu", 0, TensorProto.INT4, [1, 3], 8), "an element has whole bytes"),
+        (lambda bound: bound.bind_input("x", "cpu", 0, "acme", [1, 3], 8), "one of NumPy, or a number of onnx"),
+        (lambda bound: bound.bind_input("x", "cpu", 0, np.float32, [1, -3], 8), "an extent is 0 or more"),
     ],
 )
-def test_bindings_in_devices_need_one_session_of_onnxruntime(act, why):
+def test_a_binding_that_is_not_possible_says_what_is(act, why):
     bound = dovetail.InferenceSession(model(), backend="cpu-bf16").io_binding()
     with pytest.raises(DovetailError, match=why):
         act(bound)
@@ -208,3 +230,37 @@ def test_a_binding_of_another_session_or_a_value_of_another_shape_is_an_error(ba
     bound.bind_ortvalue_output("y", ort.OrtValue.ortvalue_from_numpy(np.zeros((2, 3), np.float32)))
     with pytest.raises(DovetailError, match="output 'y' does not fit its value"):
         session.run_with_iobinding(bound)
+    memory = np.zeros((1, 4), np.float32)
+    bound.bind_output("y", "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
+    with pytest.raises(DovetailError, match=r"output 'y' is float32\[1, 3\], and does not fit its memory"):
+        session.run_with_iobinding(bound)
+    assert not memory.any()
+
+
+def again(one):
+    return pickle.loads(pickle.dumps(one))
+
+
+@pytest.mark.parametrize("copied", [again, copy.copy, copy.deepcopy])
+@pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
+def test_copies_and_pickles_answer_as_the_session_does(copied, backend, tmp_path, monkeypatch):
+    onnx.save(model(), tmp_path / "model.onnx")
+    monkeypatch.chdir(tmp_path)
+    settings = ort.SessionOptions()
+    settings.intra_op_num_threads = 1
+    for given in (model(), model().SerializeToString(), "model.onnx", dovetail.open(model())):
+        session = dovetail.InferenceSession(given, settings, backend=backend, high=["softmax"])
+        monkeypatch.chdir(tmp_path.parent)
+        other = copied(session)
+        monkeypatch.chdir(tmp_path)
+        assert other is not session and other.get_providers() == session.get_providers()
+        assert other.compiled.options["threads"] == 1
+        for one, wanted in zip(other.run(None, FEED), session.run(None, FEED), strict=True):
+            np.testing.assert_array_equal(one, wanted)
+
+
+def test_plugins_of_this_process_are_not_pickled():
+    session = dovetail.InferenceSession(model(), plugins=dovetail.load_plugins())
+    with pytest.raises(pickle.PicklingError, match="`plugins`"):
+        pickle.dumps(session)
+    assert copy.deepcopy(session).run(["y"], FEED)

@@ -121,8 +121,27 @@ def test_an_answer_that_is_not_valid(compiled, here, folder, answer):
         compiled(data=str(folder), plugins=here, executor=Unreliable(answer=answer))
 
 
+EXTREMA = {"low": np.float32([-1]), "high": np.float32([1])}
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({**EXTREMA, "high": np.float32([np.inf])}, "'x': high holds inf, which is not finite"),
+        ({**EXTREMA, "low": np.float32([np.nan])}, "'x': low holds nan, which is not finite"),
+        ({**EXTREMA, "low": np.float32([2])}, "'x': a smallest number is above the largest one"),
+        ({"counts": np.int64([[3, -4]])}, "'x': counts holds -4, which is below 0"),
+        ({"number": np.int64([-1])}, "'x': number holds -1, which is below 0"),
+    ],
+)
+def test_states_that_no_observer_has_are_refused_by_name(state, says):
+    with pytest.raises(ValueError, match=says):
+        shards._checked("x", state)
+    assert shards._checked("x", EXTREMA) == EXTREMA
+
+
 def test_a_machine_that_fails_three_times_ends_the_compilation(compiled, here, folder):
-    with pytest.raises(DovetailError, match="no machine finishes a part of the data: OSError: the machine is gone"):
+    with pytest.raises(DovetailError, match="no machine finishes a task: OSError: the machine is gone"):
         compiled(data=str(folder), plugins=here, executor=Unreliable(lost=1000))
 
 

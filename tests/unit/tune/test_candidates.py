@@ -3,7 +3,7 @@
 import pytest
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import Availability, Engine, Reads, load_plugins
-from dovetail_tune.candidates import candidates_of
+from dovetail_tune.candidates import candidates_of, combinations_of
 
 REGISTRY = load_plugins().registry
 
@@ -36,6 +36,18 @@ def test_defaults_and_what_is_named_are_tried_and_raised_before_other_options(ba
     both = ["host @2", *(f"{name} @{threads}" for name in defaults for threads in (1, 2))]
     assert [candidate.name for candidate in found.defaults] == both
     assert (found.found[0], *found.defaults, *found.others) == found.found
+
+
+def test_the_fastest_option_is_tried_with_every_other_one():
+    found = candidates_of(REGISTRY, ["cpu-bf16", "cpu-int8"], threads=(0, 1))
+    by_name = {one.name: one for one in found.found}
+    both = combinations_of(REGISTRY, by_name["cpu-int8:runtime=onnxruntime @1"], found.others)
+    names = [one.name for one in both]
+    assert "cpu-int8:runtime=onnxruntime,weight_range=reduced @1" in names and len(names) == len(set(names)) > 5
+    assert all(one.threads == 1 and one.backends == (one.name.removesuffix(" @1"),) for one in both)
+    assert not any("runtime=openvino" in name or "bf16" in name for name in names)
+    for alone in ("cpu-int8", "cpu-bf16 high", "host"):
+        assert combinations_of(REGISTRY, by_name[alone], found.others) == []
 
 
 def test_options_about_the_device_are_not_tried(with_backend):

@@ -287,7 +287,7 @@ def test_one_executor_may_convert_while_another_one_times():
 
 
 RACE = {"leader": "a", "turns": {"a": [1e-3]}, "failed": {}, "heats": []}
-ANSWER = {"machine": HERE, "found": {"a": {"bytes": 1, "engines": ["e"]}}, "race": RACE, "failed": {}}
+ANSWER = {"machine": HERE, "found": {"a": {"bytes": 1, "engines": ["e"], "seconds": 0.5}}, "race": RACE, "failed": {}}
 
 
 class Evil:

@@ -1,11 +1,13 @@
 """Races: who takes turns, who drops out, and when the rest is noise."""
 
+import itertools
 import random
 
 import pytest
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.outcome import TunedCandidate
-from dovetail_tune.race import FEWEST_ROUNDS, RaceResult, race
+from dovetail_tune.race import RaceResult, race
+from dovetail_tune.statistics_of_pairs import FEWEST_PAIRS
 from dovetail_tune.verdict import doubts_of
 from dovetail_tune.worker_process import WorkerError
 
@@ -19,7 +21,7 @@ def steady(seconds, noise=0.0, seed=0):
 def test_the_fastest_leads_and_the_clearly_slower_drop_out_as_soon_as_an_interval_has_its_confidence():
     result = race({"a": steady(2e-3), "b": steady(1e-3), "c": steady(9e-3)}, rounds=50)
     assert result.leader == "b"
-    assert {name: len(turns) for name, turns in result.turns.items()} == dict.fromkeys("abc", FEWEST_ROUNDS)
+    assert {name: len(turns) for name, turns in result.turns.items()} == dict.fromkeys("abc", FEWEST_PAIRS)
     assert result.ratio("c", "b").median == pytest.approx(9)
 
 
@@ -38,7 +40,7 @@ def test_one_that_crashes_is_named_and_the_others_go_on():
     runs = iter(range(5))
 
     def crashing(number):
-        if next(runs) == 3:
+        if next(runs) == 4:
             raise WorkerError("its process ended with signal SIGSEGV")
         return [1e-4] * number
 
@@ -54,6 +56,29 @@ def test_if_all_crash_there_is_no_winner():
 
     with pytest.raises(WorkerError, match="a: refused; b: refused"):
         race({"a": crashing, "b": crashing}, rounds=3)
+
+
+@pytest.mark.parametrize("first", [1, 3, 8, 13, 400, 2000])
+def test_a_runner_whose_first_runs_were_slow_has_no_shorter_turns(first):
+    """Times are 1 ms and exponential noise of mean 0.3 ms, as on a busy machine, but for the first runs of one."""
+
+    def busy(seed, first):
+        noise, calls = random.Random(seed), itertools.count()
+        return lambda runs: [1e-3 * (first if next(calls) < 2 else 1 + noise.expovariate(1 / 0.3)) for _ in range(runs)]
+
+    result = race({"a": busy(1, 1), "b": busy(2, first)}, rounds=200)
+    assert result.ratio("b", "a").median == pytest.approx(1, abs=0.03)
+
+
+def test_of_a_slow_runner_a_turn_is_one_run_until_it_drops_out():
+    turns = {"slow": [], "fast": []}
+
+    def timed(name, seconds):
+        return lambda runs: (turns[name].append(runs), [seconds] * runs)[1]
+
+    race({"slow": timed("slow", 2.0), "fast": timed("fast", 1e-3), "near": steady(1e-3, 0.5)}, rounds=9, keep="near")
+    assert turns["slow"] == [1] * 7, "one to find out, and six turns"
+    assert turns["fast"][:7] == [1] * 7 and turns["fast"][-1] == 30
 
 
 def test_when_the_time_is_up_one_round_was_run():

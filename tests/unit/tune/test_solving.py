@@ -45,7 +45,7 @@ def test_the_certificate_is_the_best_of_all_plans(seed):
     problem = random_problem(seed, units=5)
     feasible = [plan for plan in problem.plans() if problem.is_feasible(plan)]
     best = min(map(problem.time_of, feasible))
-    proven = optimum(problem)
+    proven = optimum(problem, 20.0)
     assert proven.is_exact and proven.bound == pytest.approx(best, rel=1e-6)
     assert problem.is_feasible(proven.plan) and problem.time_of(proven.plan) == pytest.approx(best, rel=1e-6)
 
@@ -54,12 +54,12 @@ def test_the_certificate_is_the_best_of_all_plans(seed):
 def test_the_certificate_holds_for_larger_graphs(units):
     problem = smaller(random_problem(units, units=12), units)
     best = min(problem.time_of(plan) for plan in problem.plans() if problem.is_feasible(plan))
-    assert optimum(problem).bound == pytest.approx(best, rel=1e-6)
+    assert optimum(problem, 20.0).bound == pytest.approx(best, rel=1e-6)
 
 
 def test_where_no_plan_is_accurate_enough_that_is_proven():
     problem = PlanProblem([[1.0, 2.0]], [[[3.0], [2.0]]], {}, [1.0])
-    assert optimum(problem).plan is None and optimum(problem).bound == math.inf
+    assert optimum(problem, 20.0).plan is None and optimum(problem, 20.0).bound == math.inf
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -121,9 +121,9 @@ def test_the_noise_of_a_pair_says_whether_errors_add_or_cancel(second, noise):
 def test_a_plan_whose_errors_cancel_is_found_where_their_sum_would_miss_the_goal():
     pairs = errors_of([0.1, 0.2], [-0.1, -0.2], [0.2, 0.1])
     problem = PlanProblem([[2.0, 1.0]] * 3, [[[0.0], [0.05]]] * 3, {}, [0.06], pairs)
-    assert (optimum(problem).plan, optimum(problem).bound) == ((1, 1, 1), pytest.approx(3.0))
+    assert (optimum(problem, 20.0).plan, optimum(problem, 20.0).bound) == ((1, 1, 1), pytest.approx(3.0))
     alone = PlanProblem(problem.seconds, problem.noise, {}, problem.budget)
-    assert optimum(alone).bound == pytest.approx(5.0)
+    assert optimum(alone, 20.0).bound == pytest.approx(5.0)
     assert (1, 1, 1) in pareto_front(problem)
 
 
@@ -136,7 +136,7 @@ def test_the_certificate_is_the_best_of_all_plans_with_pairs(seed):
         if one[0] < other[0]:
             problem.pairs[one, other] = [generator.uniform(-0.3, 0.3), 0.0]
     best = min(problem.time_of(plan) for plan in problem.plans() if problem.is_feasible(plan))
-    assert optimum(problem).bound == pytest.approx(best, rel=1e-6)
+    assert optimum(problem, 20.0).bound == pytest.approx(best, rel=1e-6)
 
 
 def test_only_the_most_sensitive_choices_are_paired():

@@ -35,6 +35,13 @@ def test_a_slow_phase_of_the_machine_hits_both_of_a_pair():
     assert ratio_of([0.9 * s for s in slow], slow).spread < 1e-9
 
 
+@pytest.mark.parametrize("pairs", [1, 5])
+def test_with_too_few_pairs_the_spread_is_unknown_and_nothing_is_clear(pairs):
+    ratio = ratio_of([1.228] * pairs, [1.0] * pairs)
+    assert ratio.spread == float("inf") and not ratio.is_clear and ratio.text == "1.228 +-?"
+    assert ratio_of([1.228] * 6, [1.0] * 6).text == "1.228 +-0%"
+
+
 @pytest.mark.parametrize("number", [500, 501, 1074, 1075, 5000, 100_000])
 def test_a_model_of_microseconds_gives_any_number_of_pairs(number):
     from dovetail_tune.statistics_of_pairs import _rank

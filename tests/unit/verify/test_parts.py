@@ -73,6 +73,31 @@ def test_an_answer_that_is_not_valid(saved, monkeypatch, answer):
         dovetail.verify(*saved)
 
 
+SUMS = DifferenceSums().as_dict()
+OWN = {"signal": 1.0, "noise": 0.0, "energy": 1.0, "elements": 4}
+
+
+@pytest.mark.parametrize("name", [name for name, value in SUMS.items() if isinstance(value, (int, float))])
+def test_sums_that_are_infinite_or_negative_are_refused_by_name(name):
+    negative = [] if name in ("product", "row_logs") else [-1]
+    for value in (float("inf"), float("-inf"), float("nan"), "1", None, *negative):
+        with pytest.raises(ValueError, match=f"{name}: "):
+            DifferenceSums.from_dict({**SUMS, name: value})
+
+
+@pytest.mark.parametrize("name", ["noise", "elements"])
+def test_a_worker_with_sums_that_cannot_be_is_named_with_them(saved, monkeypatch, name):
+    invalid = pytest.raises(DovetailError, match=f"a worker gives an answer that is not valid.*{name}: inf")
+    wrong = {**SUMS, name: float("inf")}
+    monkeypatch.setattr(parts, "_verified", lambda *_: {"said": [], "batches": [[0, {"y": wrong}]]})
+    errors = {"y": {"own": {**OWN, name: float("inf")}, "accumulated": OWN, "moves": False}}
+    monkeypatch.setattr(layer_parts, "_measured", lambda task: [{"item": 0, "batches": 1, "errors": errors}])
+    with ThreadPoolExecutor(1) as executor, working_on(DataWorkers(executor)):
+        for ask in (dovetail.verify, dovetail.layer_errors):
+            with invalid:
+                ask(*saved)
+
+
 def test_sums_are_plain_data():
     sums = DifferenceSums()
     sums.add(np.float32([[1, 2], [3, 4]]), np.float32([[1, 2], [3, 5]]), np.array([0, 1]))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.planning.plan import coverage_line
+from dovetail.planning.plan import Plan, coverage_line
 from dovetail.planning.remark import assumed
+from dovetail.plugin.pickling import Reduced, reduced
 from dovetail.plugin.running import cannot_run, runner_class
 from dovetail.text import html_table, pluralize
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from dovetail.ir.model import Model
     from dovetail.planning.placement import Placement
-    from dovetail.planning.plan import Plan
     from dovetail.planning.remark import Remark
     from dovetail.plugin.artifacts import ArtifactFolder
     from dovetail.plugin.backend import Backend
@@ -48,7 +48,7 @@ class CompiledModel:
         verification: The comparison with the original, if one was requested.
         source: The file of the source model, which saving must not overwrite.
         saved: What the store that loaded it knows about it; None for a new result.
-        saved_to: The path that it was last saved to; None if it was not.
+        saved_to: The path of the result that it was last saved to, or was loaded from; None for a new one.
         files: Text files to save next to the model, by file name.
         artifacts: The artifacts that emitters made of its regions, or None.
         options: Engine options for loading (`threads`, for example); each engine takes those it knows.
@@ -81,6 +81,21 @@ class CompiledModel:
     def edited(self) -> bool:
         """Whether the model changed since it was compiled or opened."""
         return self.model.revision != self._revision
+
+    def __reduce__(self) -> Reduced:
+        """Pickle a saved result by its path, and any other one with its files; see `dovetail.plugin.pickling`."""
+        return reduced(self)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> CompiledModel:
+        """Return a copy that shares the weights, and loads its engines itself."""
+        held: dict[str, Any] = {one.name: getattr(self.plan, one.name) for one in fields(Plan)}
+        held |= {name: value.copy() for name, value in held.items() if isinstance(value, (list, dict))}
+        copied = replace(
+            self, model=self.model.clone(), plan=Plan(**held), files=dict(self.files), options=dict(self.options),
+            trial=None, with_nodes=self.with_nodes and self.with_nodes.clone(), _lock=threading.Lock(),
+        )  # fmt: skip
+        copied._revision = -1 if self.edited else copied.model.revision
+        return copied
 
     def __repr__(self) -> str:
         return f"<CompiledModel {self.model.graph.name or 'model'}: {self.summary()}>"

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from dovetail.errors import DovetailError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -74,6 +76,18 @@ class ResultStore(ABC):
         Raises:
             DovetailError: The path holds no result, or it was altered.
         """
+
+    def identity(self, path: Path) -> str:
+        """Return a text that changes with the content of the result at a path; by default, with size and time of it.
+
+        Raises:
+            DovetailError: There is no result.
+        """
+        try:
+            status = path.stat()
+        except OSError as error:
+            raise DovetailError(f"{path} holds no result: {error.strerror}") from error
+        return f"{status.st_size} {status.st_mtime_ns}"
 
     def check(self, path: Path) -> None:  # noqa: B027, need not be overridden
         """Reject a path that no result can be written to; called before anything is compiled.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +30,7 @@ class IOBinding:
         self._names = list(outputs)
         self._run = run
         self._inputs: dict[str, Any] = {}
-        self._targets: dict[str, ort.OrtValue | None] = {}
+        self._targets: dict[str, ort.OrtValue | np.ndarray | None] = {}
         self._results: dict[str, Any] = {}
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
@@ -46,30 +49,48 @@ class IOBinding:
     def bind_input(
         self, name: str, device_type: str, device_id: int, element_type: object, shape: Sequence[int], buffer_ptr: int
     ) -> None:
-        """Refuse an address in memory: the engines take arrays.
+        """Bind an input to memory of the caller, which is read at every run.
+
+        Args:
+            name: The input.
+            device_type, device_id: Where the memory is: `cpu`.
+            element_type: A type of NumPy, or a number of `onnx.TensorProto`.
+            shape: The shape of the array in it, whose rows are contiguous.
+            buffer_ptr: Its address.
 
         Raises:
-            DovetailError: Always.
+            DovetailError: The memory is on a device, or nothing of this type and shape can be there.
         """
-        raise DovetailError(
-            f"input '{name}' cannot be bound to an address: several engines run this result",
-            "bind_cpu_input takes an array",
-        )
+        _check_place(name, device_type)
+        self._inputs[name] = _array_at(name, element_type, shape, buffer_ptr)
 
-    def bind_output(self, name: str, device_type: str = _HERE, device_id: int = 0, **buffer: Any) -> None:
-        """Ask for an output, in a new array of every run.
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = _HERE,
+        device_id: int = 0,
+        element_type: object = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Ask for an output, in a new array of every run, or in memory of the caller.
+
+        Args:
+            name: The output.
+            device_type, device_id: Where it is asked for: `cpu`.
+            element_type, shape, buffer_ptr: The memory to write to, as for `bind_input`; ignored without an address.
 
         Raises:
-            DovetailError: There is no such output, it is asked for on a device, or a buffer is given.
+            DovetailError: There is no such output, it is asked for on a device, or the memory is not described.
         """
         _check_place(name, device_type)
         self._check_output(name)
-        if given := sorted(key for key, value in buffer.items() if value is not None):
-            raise DovetailError(
-                f"output '{name}' cannot be written to a buffer ({', '.join(given)}): several engines run this result",
-                "bind_ortvalue_output copies an output into a value",
-            )
-        self._targets[name] = None
+        if buffer_ptr is None:
+            self._targets[name] = None
+        elif element_type is None or shape is None:
+            raise DovetailError(f"output '{name}' is bound to an address alone", "give element_type and shape, too")
+        else:
+            self._targets[name] = _array_at(name, element_type, shape, buffer_ptr)
 
     def bind_ortvalue_output(self, name: str, ortvalue: ort.OrtValue) -> None:
         """Ask for an output, copied into a value of ONNX Runtime after every run.
@@ -89,9 +110,14 @@ class IOBinding:
         """
         results = self._run(dict(self._inputs))
         wanted = self._targets or dict.fromkeys(self._names)
+        for name, target in wanted.items():  # before anything is written
+            if isinstance(target, np.ndarray):
+                _check_fits(name, results[name], target)
         self._results = {name: results[name] for name in wanted}
         for name, target in wanted.items():
-            if target is not None:
+            if isinstance(target, np.ndarray):
+                np.copyto(target, results[name])
+            elif target is not None:
                 try:
                     target.update_inplace(np.ascontiguousarray(results[name]))
                 except RuntimeError as error:
@@ -102,12 +128,18 @@ class IOBinding:
 
     def get_outputs(self) -> list[ort.OrtValue]:
         """Return the outputs of the last run as values of ONNX Runtime."""
-        ort = onnx_runtime()
-        values = []
-        for name, array in self._results.items():
-            target = self._targets.get(name)
-            values.append(ort.OrtValue.ortvalue_from_numpy(array) if target is None else target)
-        return values
+        new = onnx_runtime().OrtValue.ortvalue_from_numpy
+        targets = {name: target for name, target in self._targets.items() if not isinstance(target, np.ndarray)}
+        return [targets.get(name) or new(array) for name, array in self._results.items()]
+
+    def get_outputs_as_ortvaluevector(self) -> Any:
+        """Return the outputs of the last run as ONNX Runtime's own list of values."""
+        from onnxruntime.capi.onnxruntime_pybind11_state import OrtValueVector
+
+        vector = OrtValueVector()
+        for value in self.get_outputs():
+            vector.push_back(value._ortvalue)
+        return vector
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """Return the outputs of the last run as arrays."""
@@ -138,4 +170,40 @@ def _check_place(name: str, device: str) -> None:
         raise DovetailError(
             f"'{name}' cannot be bound on '{device}': several engines run this result",
             "bind arrays in main memory, or compile for a backend that ONNX Runtime runs as a whole",
+        )
+
+
+def _array_at(name: str, element_type: object, shape: Sequence[int], address: int) -> np.ndarray:
+    """Return the array in memory of the caller.
+
+    Raises:
+        DovetailError: No array of this type and shape can be there.
+    """
+    import onnx_ir as ir
+
+    problem = f"'{name}' cannot be bound to memory of the type {element_type} and the shape {list(shape)}"
+    try:
+        given: Any = element_type
+        dtype: np.dtype = ir.DataType(given).numpy() if isinstance(given, int) else np.dtype(given)
+        is_plain = dtype.kind not in "OSU" and ir.DataType.from_numpy(dtype).bitwidth % 8 == 0
+        extents = [operator.index(extent) for extent in shape]
+    except (TypeError, ValueError) as error:
+        raise DovetailError(problem, "the type is one of NumPy, or a number of onnx.TensorProto") from error
+    if not is_plain or any(extent < 0 for extent in extents):
+        raise DovetailError(problem, "an element has whole bytes, and an extent is 0 or more")
+    size = math.prod(extents)
+    if size and not address:
+        raise DovetailError(
+            f"'{name}' cannot be bound to the address {address}", "give that of an array: x.ctypes.data"
+        )
+    held = memoryview((ctypes.c_char * (size * dtype.itemsize)).from_address(address)) if size else b""
+    return np.frombuffer(held, dtype).reshape(extents)
+
+
+def _check_fits(name: str, result: Any, target: np.ndarray) -> None:
+    if np.shape(result) != target.shape or np.asarray(result).dtype != target.dtype:
+        raise DovetailError(
+            f"output '{name}' is {np.asarray(result).dtype.name}{list(np.shape(result))}, and does not fit its memory, "
+            f"which is {target.dtype.name}{list(target.shape)}",
+            "bind memory of that type and shape, or leave the address out",
         )

@@ -90,7 +90,7 @@ class Opening:
         Args:
             options: Options of engines.
         """
-        if self._cache is None or self._key is None or any(map(_is_foreign, self._providers)):
+        if self._cache is None or self._key is None or self._backends is None:
             return None
         found = self._cache.start(self._key.digest)
         if found is None:
@@ -120,7 +120,7 @@ class Opening:
         if self.saved is not None:
             with recorded() as self._reading:
                 return api.load(self.saved, plugins)
-        backends = self._backend or backends_of(self._providers, plugins)
+        backends = self._backends or backends_of(self._providers, plugins)
         if self._cache is None or self._key is None:
             return compile(self._model, backends, plugins=plugins, **self._options)
         kept = self._cache.load(self._key.digest, plugins)
@@ -130,8 +130,7 @@ class Opening:
         with recorded() as self._reading:
             opened = api.open(self._model, plugins)
             compiled = compile(opened, backends, plugins=plugins, **self._options)
-        names = backends if isinstance(backends, str) else ", ".join(backends)
-        about = f"{opened.path or 'a model in memory'} for {names}"
+        about = f"{opened.path or 'a model in memory'} for {', '.join(map(str, backends))}"
         self._made_of = self._keep_read(about)
         if self._made_of:
             self._cache.store(self._key.digest, compiled, about, self._made_of)
@@ -183,8 +182,18 @@ class Opening:
         return self._given or load_plugins()
 
     @cached_property
+    def _backends(self) -> Sequence[str] | None:
+        """The backends, if they are known without plugins; None if a provider may need a warning."""
+        if self._backend:
+            return [self._backend] if isinstance(self._backend, str) else list(self._backend)
+        if any(map(_is_foreign, self._providers)):
+            return None
+        return [_named(entry) for entry in self._providers if _name_of(entry) not in _OF_HOST] or [HOST]
+
+    @cached_property
     def _key(self) -> RequestKey | None:
-        request = {"backends": self._backend, "providers": self._providers, **self._options}
+        backends = self._providers if self._backends is None else self._backends
+        request = {"backends": backends, **self._options}
         model = self._model if self.saved is None else self.saved / _MODEL
         try:
             return RequestKey(model, {"is result": self.saved is not None, **request}, self._given)
@@ -238,20 +247,15 @@ def backends_of(providers: Providers, plugins: PluginSet) -> list[str]:
     """
     found: list[str] = []
     for entry in providers:
-        name = entry[0] if isinstance(entry, tuple) and len(entry) == 2 else entry
-        if not isinstance(name, str):
-            raise UsageError(f"{entry!r} is no provider", "write a name, or a pair of a name and its options")
-        if name in plugins.registry.backend:
-            found.append(_with_options(name, entry[1] if isinstance(entry, tuple) else {}))
-        elif name.endswith(_PROVIDER):
-            if name not in _OF_HOST:
-                warnings.warn(
-                    f"{name} is a provider of ONNX Runtime and no backend; the backends here are "
-                    f"{', '.join(sorted(plugins.registry.backend))}",
-                    stacklevel=3,
-                )
-        else:
-            found.append(name)  # compiling names what is missing
+        name = _name_of(entry)
+        if name in plugins.registry.backend or not name.endswith(_PROVIDER):
+            found.append(_named(entry))  # compiling names what is missing
+        elif name not in _OF_HOST:
+            warnings.warn(
+                f"{name} is a provider of ONNX Runtime and no backend; the backends here are "
+                f"{', '.join(sorted(plugins.registry.backend))}",
+                stacklevel=3,
+            )
     return found or [HOST]
 
 
@@ -271,10 +275,25 @@ def joined(providers: Providers | None, options: Sequence[Mapping[str, object]] 
 
 
 def _is_foreign(entry: object) -> bool:
-    """Whether an entry of the providers needs the names of backends, to be understood or to be warned of."""
-    return (entry[0] if isinstance(entry, tuple) and entry else entry) not in _OF_HOST
+    """Whether an entry of the providers has to be compared with the names of backends, and may be warned of."""
+    name = _name_of(entry)
+    return name.endswith(_PROVIDER) and name not in _OF_HOST
 
 
-def _with_options(name: str, options: Mapping[str, object]) -> str:
+def _name_of(entry: object) -> str:
+    """Return the name in an entry of the providers.
+
+    Raises:
+        UsageError: It is neither a name nor a pair of a name and options.
+    """
+    name = entry[0] if isinstance(entry, tuple) and len(entry) == 2 else entry
+    if not isinstance(name, str):
+        raise UsageError(f"{entry!r} is no provider", "write a name, or a pair of a name and its options")
+    return name
+
+
+def _named(entry: str | tuple[str, Mapping[str, object]]) -> str:
+    """Return an entry of the providers as a backend with its options, as after `--backend`."""
+    name, options = (entry, {}) if isinstance(entry, str) else entry
     texts = ",".join(f"{key}={value}" for key, value in options.items())
     return f"{name}:{texts}" if texts else name

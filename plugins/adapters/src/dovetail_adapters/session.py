@@ -16,6 +16,7 @@ from dovetail_adapters.fed_values import as_arrays, in_native_order
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import facts_of
 from dovetail_adapters.opening import Opening, joined, source_session
+from dovetail_adapters.reopening import absolute, reduced
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -33,6 +34,9 @@ class InferenceSession:
     Where one session of ONNX Runtime runs the whole result, calls go straight to it, and methods that are not listed
     here are its own. Its errors are then those that callers of ONNX Runtime expect. If another engine could take over,
     it does, as in `CompiledModel.run`. Other results run on their engines, and raise `dovetail.DovetailError`.
+
+    Pickles and copies open the model again, by its absolute path, with the same request. Pickles carry the attributes
+    of `sess_options`; its configuration entries and custom operators cannot be read, and are not in them.
 
     Args:
         path_or_bytes: The folder of a saved result, or a model: a path, its bytes, an `onnx.ModelProto`, ... A model is
@@ -75,6 +79,11 @@ class InferenceSession:
         plugins: PluginSet | None = None,
         **options: Any,
     ):
+        self._arguments = {
+            "path_or_bytes": absolute(path_or_bytes), "sess_options": sess_options, "providers": providers,
+            "provider_options": provider_options, "backend": backend, "disabled_optimizers": disabled_optimizers,
+            "cache": cache, "background": background, "plugins": plugins, **options,
+        }  # fmt: skip
         chosen = joined(providers, provider_options)
         self._sess_options = sess_options
         self._optimizers = list(disabled_optimizers or ())
@@ -304,6 +313,15 @@ class InferenceSession:
         if self._facts is not None and self._compiled is None and self._coming is None:
             return self._facts
         return facts_of(self.compiled)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self._arguments)
+
+    def __copy__(self) -> InferenceSession:
+        return type(self)(**self._arguments)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> InferenceSession:
+        return type(self)(**self._arguments)
 
     def __repr__(self) -> str:
         waiting = self._coming is not None and not self._coming.done()

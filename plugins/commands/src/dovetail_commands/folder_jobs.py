@@ -6,11 +6,12 @@ whole or not at all. What crosses between processes is JSON.
 
 from __future__ import annotations
 
-import contextlib
 import json
+import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from dovetail.text import pluralize
 
 from dovetail_commands.folder_model import ModelOutcome
 from dovetail_commands.folder_processes import in_process
+from dovetail_commands.sent_tasks import answers, check_lost
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from dovetail_commands.folder_worker import FolderJob
 
-_ATTEMPTS = 3  # of a task whose machine is lost
 _SECONDS = 30.0  # to reach a scheduler in
 _START = "start one on each machine: dask worker ADDRESS"
 
@@ -101,7 +102,7 @@ def data_machines(address: str, plugins: PluginSet) -> Iterator[Machines]:
         here = installed(blocked)
         found: dict[str, str] = {
             name: said if isinstance(said, str) else repr(said)
-            for name, said in client.run(installed, blocked, on_error="return").items()
+            for name, said in asked(client, address, installed, blocked).items()
         }
         alike = sorted(name for name, said in found.items() if said == here)
         notes = [f"worker {name} is left out: it has other versions" for name in sorted(found.keys() - set(alike))]
@@ -110,6 +111,29 @@ def data_machines(address: str, plugins: PluginSet) -> Iterator[Machines]:
             raise DovetailError(f"--cluster {address}: {why}", _START)
         executor = client.get_executor(pure=False, **({"workers": alike} if notes else {}))
         yield Machines(executor, alike, notes, lambda model: client.scatter(model, alike, broadcast=True, hash=False))
+
+
+def asked(client: Client, address: str, function: Callable[..., str], *arguments: object) -> dict[str, object]:
+    """Call a function on all workers, and return what each of them answers, or the exception, by its address.
+
+    Raises:
+        DovetailError: Some do not answer within half a minute.
+    """
+    found: Future[dict[str, object]] = Future()
+
+    def ask() -> None:
+        try:
+            found.set_result(dict(client.run(function, *arguments, on_error="return")))
+        except BaseException as error:
+            found.set_exception(error)
+
+    threading.Thread(target=ask, name="dovetail-ask-workers", daemon=True).start()
+    try:
+        return found.result(_SECONDS)
+    except TimeoutError:
+        number = pluralize(len(client.scheduler_info(n_workers=-1)["workers"]), "worker")
+        why = f"not all of {number} answer within {_SECONDS:g} s"
+        raise DovetailError(f"--cluster {address}: {why}", "end those that hang, and start them again") from None
 
 
 def installed(blocked: Sequence[str]) -> str:
@@ -126,7 +150,7 @@ def compile_jobs(
 ) -> list[ModelOutcome]:
     """Do jobs on an executor, the largest models first, and return their outcomes in the order of the jobs.
 
-    A machine that is lost costs its task, which is sent again.
+    A machine that is lost costs its task, which is sent again. Processes of this machine may take any time.
 
     Raises:
         UsageError: The request is wrong for every model.
@@ -134,51 +158,34 @@ def compile_jobs(
     """
     started = time.monotonic()
     sizes = {model: (Path(job["folder"]) / model).stat().st_size for model, job in jobs.items()}
-    attempts = dict.fromkeys(jobs, 1)
-    running = {_sent(executor, jobs[model], blocked): model for model in sorted(jobs, key=lambda one: -sizes[one])}
+    models = sorted(jobs, key=lambda one: -sizes[one])
+
+    def send(number: int) -> Future[str]:
+        return executor.submit(in_process, json.dumps(jobs[models[number]]), tuple(blocked))
+
+    def give_up(number: int, why: str) -> ModelOutcome:
+        return ModelOutcome(models[number], "failed", f"no machine finishes it: {why}", "compile this model alone")
+
     outcomes: dict[Path, ModelOutcome] = {}
-    try:
-        while running:
-            for future in as_completed(list(running)):
-                model = running.pop(future)
-                try:
-                    outcomes[model] = _outcome(model, future.result())
-                except BrokenExecutor as error:
-                    raise DovetailError(f"the executor stopped: {error}", "models that are done stay done") from error
-                except (UsageError, KeyboardInterrupt):
-                    raise
-                except (Exception, CancelledError) as error:
-                    attempts[model] += 1
-                    if attempts[model] <= _ATTEMPTS:
-                        running[_sent(executor, jobs[model], blocked)] = model
-                        break  # `as_completed` does not know the new one
-                    why = f"no machine finishes it: {type(error).__name__}: {error}"
-                    outcomes[model] = ModelOutcome(model, "failed", why, "compile this model alone")
-                if progress is not None:
-                    progress(_remaining(started, len(outcomes), len(jobs)), len(outcomes), len(jobs))
-    finally:
-        for future in running:
-            with contextlib.suppress(Exception):
-                future.cancel()
+    timeout = math.inf if isinstance(executor, ThreadPoolExecutor) else None
+    for number, outcome in answers(len(models), send, _outcome, give_up, timeout):
+        outcomes[models[number]] = replace(outcome, model=models[number])
+        if progress is not None:
+            progress(_remaining(started, len(outcomes), len(jobs)), len(outcomes), len(jobs))
     return [outcomes[model] for model in jobs]
 
 
-def _sent(executor: Executor, job: FolderJob, blocked: Sequence[str]) -> Future[str]:
-    try:
-        return executor.submit(in_process, json.dumps(job), tuple(blocked))
-    except RuntimeError as error:  # it was shut down, or is broken
-        raise DovetailError(f"the executor takes no task: {error}", "models that are done stay done") from error
-
-
-def _outcome(model: Path, text: str) -> ModelOutcome:
-    """Return the outcome of a model that an answer tells; one that is not valid is a failure of the model."""
+def _outcome(text: str) -> ModelOutcome:
+    """Return the outcome that an answer tells; one that is not valid is a failure of its model."""
+    model = Path()
     try:
         answer = json.loads(text)
+        check_lost(answer)
         if "usage" in answer:
             raise UsageError(str(answer["usage"]), str(answer["hint"]))
         if "error" in answer:
             return ModelOutcome(model, "failed", str(answer["error"]), str(answer["hint"]))
-        return replace(ModelOutcome.from_dict(answer["outcome"]), model=model)
+        return ModelOutcome.from_dict(answer["outcome"])
     except (ValueError, KeyError, TypeError) as error:
         return ModelOutcome(model, "failed", f"an answer that is not valid: {error!r}", "compile this model alone")
 

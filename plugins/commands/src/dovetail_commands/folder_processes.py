@@ -13,6 +13,8 @@ from subprocess import PIPE, TimeoutExpired
 from dovetail.errors import UsageError
 from dovetail.plugin import PythonProcess, TemporaryFolder, anonymous_file
 
+from dovetail_commands.sent_tasks import failure_text
+
 _JOBS = 100  # of a process, so that nothing that engines leave behind adds up
 _GRACE = 5.0  # seconds to end in
 _SHOWN = 300  # characters of its last words
@@ -92,15 +94,18 @@ _idle = _Idle()
 
 def in_process(text: str, blocked: Sequence[str]) -> str:
     """Do a job, given as JSON, in a process of its own; return what it answers, or how it ended, as JSON."""
-    process = _idle.take(blocked)
-    answer = ""
+    answer = ended = ""
     try:
-        answer = process.ask(text)
-    finally:
-        if answer and process.jobs < _JOBS:
-            _idle.put(process)
-        else:
-            ended = process.end()
+        process = _idle.take(blocked)
+        try:
+            answer = process.ask(text)
+        finally:
+            if answer and process.jobs < _JOBS:
+                _idle.put(process)
+            else:
+                ended = process.end()
+    except Exception as error:
+        return failure_text(error)
     return answer or json.dumps({"error": ended, "hint": "compile this model alone"})
 
 

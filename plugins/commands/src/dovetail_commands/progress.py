@@ -1,9 +1,10 @@
-"""Progress of long steps: a bar on a terminal or in a notebook, nothing elsewhere."""
+"""Progress of long steps: a bar on a terminal or in a notebook, elsewhere a line from time to time."""
 
 from __future__ import annotations
 
 import html
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "progress"]
 
 _PERIOD = 0.1  # seconds between two changes of what a notebook shows
+_LINES = 30.0  # seconds between two lines where neither a terminal nor a notebook shows a bar
 
 
 def progress() -> Progress:
     """Return a progress bar: `with dovetail.progress() as bar: dovetail.compile(model, "cpu-bf16", progress=bar)`.
 
-    It is drawn on a terminal and in a notebook, and nowhere else.
+    It is drawn on a terminal and in a notebook. Elsewhere, a line on standard error says every 30 seconds how far the
+    work is.
     """
     return Progress()
 
@@ -47,8 +50,7 @@ class Progress:
         """Show the progress of a step."""
         if self._bar is None:
             self._bar = _bar_here()
-        if self._bar is not None:
-            self._bar.show(what, done, total)
+        self._bar.show(what, done, total)
 
     def say(self, text: str) -> None:
         """Print a line on standard error; above the bar where one is shown."""
@@ -133,12 +135,39 @@ class NotebookBar(Bar):
         self._handle.update(self._html(""))
 
 
-def _bar_here() -> Bar | None:
-    """Return a bar for where this program runs: a notebook, a terminal, or nowhere."""
+class LineBar(Bar):
+    """Lines in a log. A thread writes them, because a step may take longer than the time between two lines."""
+
+    def __init__(self) -> None:
+        self._state: tuple[str, int, int] = "", 0, 0
+        self._since, self._closed = time.monotonic(), threading.Event()
+        threading.Thread(target=self._write, name="dovetail-progress", daemon=True).start()
+
+    def show(self, what: str, done: int, total: int) -> None:
+        """Keep the progress of a step for the next line."""
+        self._state = what, done, total
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        note(text)
+
+    def close(self) -> None:
+        """Write no more lines."""
+        self._closed.set()
+
+    def _write(self) -> None:
+        while not self._closed.wait(_LINES):
+            what, done, total = self._state
+            figures = f": {done} of {total}" if total else ""
+            note(f"{time.monotonic() - self._since:4.0f} s  {abbreviated(printable(what))}{figures}")
+
+
+def _bar_here() -> Bar:
+    """Return a bar for where this program runs: a notebook, a terminal, or neither."""
     if "ipykernel.zmqshell" in sys.modules:
         from ipykernel.zmqshell import ZMQInteractiveShell
         from IPython import get_ipython
 
         if isinstance(get_ipython(), ZMQInteractiveShell):
             return NotebookBar()
-    return TerminalBar() if sys.stderr.isatty() else None
+    return TerminalBar() if sys.stderr.isatty() else LineBar()

@@ -40,6 +40,10 @@ class Times:
     token: float
 
 
+class TimeUpError(DovetailError):
+    """A process took longer than it might."""
+
+
 def timed(folder: GeneratorFolder, prompt: Prompt, threads: int, streams: int, seconds: float | None = None) -> Times:
     """Time a folder in a fresh process.
 
@@ -72,7 +76,7 @@ def ended(process: PythonProcess, seconds: float | None) -> int:
     """Wait for a process, and return its code.
 
     Raises:
-        DovetailError: It takes longer than it may; it is ended.
+        TimeUpError: It takes longer than it may; it is ended.
     """
     from subprocess import TimeoutExpired
 
@@ -81,7 +85,7 @@ def ended(process: PythonProcess, seconds: float | None) -> int:
     except TimeoutExpired:
         process.kill()
         process.wait()
-        raise DovetailError("the time is up", "give a larger --budget") from None
+        raise TimeUpError("the time is up", "give a larger --budget") from None
 
 
 def _turn(chain: Chain, prompt: Prompt, streams: int) -> Times:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST
-from dovetail_tune.folders import TunedFolder
+from dovetail_tune.folders import MORE_TIME, TunedFolder, no_winner
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio, ratio_of
 
 from dovetail_decoder.saving import copy_folder
@@ -36,6 +36,7 @@ class Trial:
         turns: Times of each round of the race that it took part in.
         meets: Whether it runs and meets the goals.
         why: Its outcome, in words; empty for a candidate that raced.
+        is_tried: Whether there was time for it.
         rise: The relative increase of these prompts' perplexity over the source's; None if unknown.
     """
 
@@ -50,6 +51,7 @@ class Trial:
     turns: list[Times] = field(default_factory=list)
     meets: bool = False
     why: str = ""
+    is_tried: bool = True
     rise: float | None = None
 
     @property
@@ -121,11 +123,14 @@ class TunedGenerator(TunedFolder):
         raced = [trial for trial in self.trials if trial.meets and trial.turns]
         self.winner = _winner(raced)
         self.is_met = self.winner is not None
+        not_tried = [trial for trial in self.trials if not trial.is_tried]
+        if not_tried:
+            self.problem, self.way_out = no_winner(len(self.trials), len(not_tried)), MORE_TIME
 
     def save(self, folder: str | Path) -> None:
         """Write the winner's folder; see `TunedFolder.save`."""
         if self.winner is None:
-            raise DovetailError("no candidate meets the goals, so there is nothing to save", "lower the goal")
+            raise DovetailError(f"there is nothing to save: {self.problem}", self.way_out)
         copy_folder(self._source, self.winner.folder, Path(folder), self.winner.threads)
 
     def rows(self) -> list[dict[str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ from dovetail_decoder.measure import measured, save_arrays
 from dovetail_decoder.reading import read_folder
 from dovetail_decoder.runtime_option import KEYWORD
 from dovetail_decoder.saving import left_out
-from dovetail_decoder.timing import Times, ended, timed
+from dovetail_decoder.timing import Times, TimeUpError, ended, timed
 from dovetail_decoder.tokens import read_prompts
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator
 
@@ -69,6 +70,9 @@ STREAMS = 8
 
 _GOALS = ("max_kl", "min_top1", "max_perplexity_rise")
 _FEWEST, _MOST = 3, 6  # rounds of the race
+_TURN = 60.0  # seconds that a turn of it may take, whatever is left of the budget
+_TRYING = 0.7  # share of the budget after which no candidate is compiled
+_SHARE, _LIKE_FIRST = 0.5, 3.0  # of the time that is left, and times what the first took: what a candidate may take
 
 
 class GeneratorTuner:
@@ -100,6 +104,8 @@ class GeneratorTuner:
         self._calibrate = list(prompts[::2])
         self._judge = list(prompts[1::2]) or self._calibrate
         self._place, self._journal, self._deadline = place, journal, deadline
+        self._trying = deadline.until(_TRYING)
+        self._compile_seconds = 0.0  # of the first candidate
         self._progress = progress or (lambda what, done, total: None)
         self.notes = [
             f"accuracy is that of {len(self._judge)} of {pluralize(len(prompts), 'prompt')}; the others calibrate"
@@ -131,9 +137,12 @@ class GeneratorTuner:
         folder = self._place / "results" / re.sub(r"[^A-Za-z0-9=-]+", "_", spec)
         known = self._journal.find("folder", spec)
         if known is None or (known["status"] == "prepared" and not (folder / MANIFEST).is_file()):
-            if self._deadline.is_over:
-                return Trial(spec, folder, why="not tried: the time is up")
-            known = self._journal.record("folder", spec, **self._prepared(spec, folder, before))
+            if self._trying.is_over:
+                return Trial(spec, folder, why="not tried: the time is up", is_tried=False)
+            try:
+                known = self._journal.record("folder", spec, **self._prepared(spec, folder, before))
+            except TimeUpError:  # of which no journal speaks
+                return Trial(spec, folder, why="not tried to the end: the time is up", is_tried=False)
         trial = Trial(spec, folder, why=known["why"])
         if known["status"] == "prepared":
             trial.kl, trial.top1, trial.agreement = known["kl"], known["top1"], known["agreement"]
@@ -144,9 +153,13 @@ class GeneratorTuner:
 
     def _prepared(self, spec: str, folder: Path, before: Measurement) -> dict[str, object]:
         nothing = {"kl": 0.0, "top1": 0.0, "agreement": 0.0, "bytes": 0, "memory": None, "rise": None}
+        begun = self._trying.elapsed
         try:
             self._compile(spec, folder)
+            self._compile_seconds = self._compile_seconds or self._trying.elapsed - begun
             comparison = compared(self._source, read_folder(folder), self._judge, before, True)
+        except TimeUpError:
+            raise
         except DovetailError as error:
             return {"status": "failed", "why": error.message, **nothing}
         return {
@@ -159,14 +172,16 @@ class GeneratorTuner:
         """Compile in a separate process, whose crash affects only this candidate.
 
         Raises:
-            DovetailError: It fails, or the time is up; the message is that of the process.
+            TimeUpError: It takes longer than it may.
+            DovetailError: It fails; the message is that of the process.
         """
         folder.parent.mkdir(parents=True, exist_ok=True)
         words = [str(self._source.path), spec, str(self._data()), str(folder)]
         with TemporaryFolder("compile") as place:
             with (place / "said").open("wb") as said:
                 process = PythonProcess("dovetail_decoder.tuning", words, stdout=said, stderr=said)
-                remaining = self._deadline.remaining
+                share = max(_SHARE * self._trying.remaining, _LIKE_FIRST * self._compile_seconds)
+                remaining = self._trying.within(share).remaining
                 code = ended(process, None if remaining == float("inf") else remaining)
             lines = (place / "said").read_text(errors="replace").strip().splitlines()
         if code or not (folder / MANIFEST).is_file():
@@ -200,6 +215,8 @@ class GeneratorTuner:
                 break
             self._progress("timing", number, _MOST)
             for trial in active if number % 2 == 0 else reversed(active):
+                if number and self._deadline.is_over:
+                    break
                 try:
                     trial.turns.append(self._turn(trial))
                 except DovetailError as error:
@@ -213,7 +230,9 @@ class GeneratorTuner:
                     break
 
     def _turn(self, trial: Trial) -> Times:
-        return timed(read_folder(trial.folder), self._judge[0], trial.threads, self._streams)
+        left = self._deadline.remaining
+        limit = None if math.isinf(left) else max(left, _TURN)
+        return timed(read_folder(trial.folder), self._judge[0], trial.threads, self._streams, limit)
 
 
 def tune_folder(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from dovetail_quantize.observing import Watcher
 
+_COUNTS = ("counts", "number")  # in states of observers
 _TYPES = ("float32", "float64", "int64")
 _LARGEST = 1 << 30  # bytes of an array of a state
 
@@ -63,15 +64,33 @@ def observe_in_parts(
         try:
             said |= dict.fromkeys(map(str, answer["said"]))
             batches, samples = map(int, answer["amount"])
-            for (_, watcher), states in zip(watched, answer["states"], strict=True):
+            if min(batches, samples) < 0:
+                raise ValueError(f"amount: {min(batches, samples)} is below 0")
+            for (value, watcher), states in zip(watched, answer["states"], strict=True):
                 for one, state in zip(_observers(watcher).fed, states, strict=True):
-                    one.merge({name: _array(*parts) for name, parts in state.items()})
-        except (ValueError, KeyError, TypeError, IndexError, zlib.error) as error:
+                    one.merge(_checked(value, {name: _array(*parts) for name, parts in state.items()}))
+        except (ValueError, KeyError, TypeError, OverflowError, IndexError, zlib.error) as error:
             raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "compile here") from error
         amount = Amount(amount.batches + batches, amount.samples + samples)
     for text in said:
         ctx.remark("passed", "", CUT_DATA, text)
     return amount
+
+
+def _checked(value: str, state: State) -> State:
+    """Return a state of a value, whose extrema are finite and in order, and whose counts are not below 0.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    for name, array in state.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"'{value}': {name} holds {array[~np.isfinite(array)][0]}, which is not finite")
+        if name in _COUNTS and (array < 0).any():
+            raise ValueError(f"'{value}': {name} holds {array[array < 0][0]}, which is below 0")
+    if "low" in state and (state["low"] > state["high"]).any():
+        raise ValueError(f"'{value}': a smallest number is above the largest one")
+    return state
 
 
 def _undivided(model: Model, watched: Sequence[tuple[str, Watcher]]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, as_completed
+from concurrent.futures import Executor
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Progress
     from dovetail.plugin import PluginSet
 
-_ATTEMPTS = 3  # of a task whose machine is lost
 _PARTS = 8
 _PARTS_EACH = 2  # of each machine of a cluster
 
@@ -73,66 +72,47 @@ class DataWorkers:
         Raises:
             DovetailError: A task fails, or no machine finishes it.
         """
-        texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
-        attempts = [1] * len(tasks)
-        answers: dict[int, Any] = {}
-        given = self.shared(model)
-        running = {self._sent(work, text, given): number for number, text in enumerate(texts)}
-        try:
-            while running:
-                for future in as_completed(list(running)):
-                    number = running.pop(future)
-                    try:
-                        answers[number] = _answer(future.result())
-                    except (DovetailError, KeyboardInterrupt):
-                        raise
-                    except BrokenExecutor as error:
-                        raise DovetailError(f"the executor stopped: {error}", "compile without it") from error
-                    except (Exception, CancelledError) as error:
-                        attempts[number] += 1
-                        if attempts[number] > _ATTEMPTS:
-                            why = f"no machine finishes a part of the data: {type(error).__name__}: {error}"
-                            raise DovetailError(why, "compile without a cluster") from error
-                        running[self._sent(work, texts[number], given)] = number
-                        break  # `as_completed` does not know the new one
-                    if progress is not None:
-                        progress(what, len(answers), len(tasks))
-        finally:
-            for future in running:
-                with contextlib.suppress(Exception):
-                    future.cancel()
-        return [answers[number] for number in range(len(tasks))]
+        from dovetail_commands.sent_tasks import answers
 
-    def _sent(self, work: Callable[[str, bytes], str], text: str, model: Any) -> Future[str]:
-        try:
-            return self.executor.submit(work, text, model)
-        except RuntimeError as error:  # it was shut down, or is broken
-            raise DovetailError(f"the executor takes no task: {error}", "compile without it") from error
+        texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
+        given: Any = self.shared(model)
+        found: dict[int, Any] = {}
+        for number, answer in answers(
+            len(texts), lambda number: self.executor.submit(work, texts[number], given), _answer
+        ):
+            found[number] = answer
+            if progress is not None:
+                progress(what, len(found), len(tasks))
+        return [found[number] for number in range(len(tasks))]
 
 
 def _answer(text: object) -> Any:
     """Return what a worker answers.
 
     Raises:
+        LostTask: Its machine failed.
         DovetailError: Its work failed, or the answer is not valid.
     """
+    from dovetail_commands.sent_tasks import check_failure
+
     try:
         found = json.loads(str(text))
-        if "error" not in found:
-            return found["answer"]
-        failure = DovetailError(str(found["error"]), str(found["hint"]))
+        check_failure(found)
+        return found["answer"]
     except (ValueError, KeyError, TypeError) as error:
-        failure = DovetailError(f"a worker gives an answer that is not valid: {error!r}", "compile without a cluster")
-    raise failure
+        why = f"a worker gives an answer that is not valid: {error!r}"
+    raise DovetailError(why, "compile without a cluster")
 
 
 def answering(work: Callable[[], Any]) -> str:
-    """Return the answer of a worker as JSON: what `work` returns, or its error."""
+    """Return the answer of a worker as JSON: what `work` returns, or what went wrong."""
+    from dovetail_commands.sent_tasks import failure_text
+
     try:
         with keeping_freed_memory():
             return json.dumps({"answer": work()})
-    except DovetailError as error:
-        return json.dumps({"error": error.message, "hint": error.hint})
+    except Exception as error:
+        return failure_text(error)
 
 
 _CURRENT: ContextVar[DataWorkers | None] = ContextVar("dovetail-data-workers", default=None)

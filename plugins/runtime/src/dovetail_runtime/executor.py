@@ -30,6 +30,7 @@ from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
 from dovetail_runtime.region_runner import NOT_REPORTED, NoEngine, RegionRefusal, RegionRunner, described
 from dovetail_runtime.serialize import needs_file, write_scratch
+from dovetail_runtime.target_operators import way_out
 from dovetail_runtime.unpartitioned import ready_regions
 
 if TYPE_CHECKING:
@@ -264,6 +265,7 @@ class RegionExecutor(dovetail.plugin.Executor):
         except NoEngine as error:
             if not any(engine.stands_in for engine in engines):
                 error.message = "; ".join([error.message, *self._absent(region.backend)])
+                error.hint = error.hint or way_out(region.nodes, self.model)
                 raise
             raise NoEngineError(f"{region.backend} has no engine here, and {error.message}", _AWAY) from error
         if runner.stands_in:

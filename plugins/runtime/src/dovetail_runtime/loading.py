@@ -14,8 +14,9 @@ from dovetail.plugin.loading import TOOL_PROGRESS, own_output
 from dovetail.text import abbreviated, pluralize
 
 from dovetail_runtime.engine_refusals import located_refusals, refuse_nodes
-from dovetail_runtime.engines import Engines, engines_in
+from dovetail_runtime.engines import TARGET_ONLY, Engines, engines_in
 from dovetail_runtime.serialize import weight_bytes
+from dovetail_runtime.target_operators import check_runs_here
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -61,6 +62,8 @@ class Load(Pass):
         """Load the model unless it is large or the request disables that; the graph does not change."""
         engines, preferred = engines_in(ctx), tried_engines(ctx)
         ctx.outcome.trial = LoadTrial(engines)
+        if ctx.try_engines is not False and TARGET_ONLY not in ctx.request.options:
+            check_runs_here(ctx.outcome.with_nodes or model, engines, preferred)
         placed = (placement.backend for node in model.graph if (placement := get_placement(node)))
         if not preferred or not any(backend in preferred for backend in placed):
             return False

@@ -57,7 +57,7 @@ def run_in_parts(
         batches = [
             {str(name): _array(one) for name, one in batch.items()} for each in found for batch in each["batches"]
         ]
-    except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError, zlib.error) as error:
         raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "run it here") from error
     return joined_batches(batches)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.errors import DovetailError
+from dovetail_commands.sent_tasks import check_failure, failure_text
 from dovetail_onnx.files.parsing import Malformed, parse_json
 
 from dovetail_tune.outside_data import (
@@ -37,7 +37,7 @@ _FOUND: Mapping[str, Form] = {
             "verification": Fields({"broken": Flag(), "outputs": ListOf(_OUTPUT)}),
         }
     ),
-    "load": Fields({"bytes": SIZE, "engines": ListOf(Text())}),
+    "load": Fields({"bytes": SIZE, "engines": ListOf(Text()), "seconds": FiniteNumber(0)}),
     "segment": Fields({"engines": ListOf(Text())}),
 }  # fmt: skip
 _ANSWER = Fields({"machine": _MACHINE, "found": MapOf(Fields({})), "race": Race(), "failed": MapOf(Text())})
@@ -68,8 +68,8 @@ def as_text(task: Callable[..., Any], *arguments: object) -> str:
     """Do a task on the machine that it was sent to, and return its answer, or its error, as JSON."""
     try:
         found = task(*arguments)
-    except DovetailError as error:
-        return json.dumps({"error": error.message, "hint": error.hint})
+    except Exception as error:
+        return failure_text(error)
     if isinstance(found, Answer):
         found = {**vars(found), "machine": dict(found.machine), "race": found.race.as_dict()}
     return json.dumps(found)
@@ -80,6 +80,7 @@ def greeting_of(text: object) -> tuple[dict[str, str], list[str]]:
 
     Raises:
         InvalidAnswer: It is not valid.
+        LostTask: Its machine failed.
         DovetailError: The task failed.
     """
     machine, missing = _read(text, _GREETING)
@@ -95,6 +96,7 @@ def answer_of(text: object, kinds: Mapping[str, str]) -> Answer:
 
     Raises:
         InvalidAnswer: It is not valid.
+        LostTask: Its machine failed.
         DovetailError: The task failed.
     """
     data = _read(text, _ANSWER)
@@ -116,8 +118,7 @@ def _read(text: object, form: Form) -> Any:
         data = parse_json(text)
     except Malformed as error:
         raise InvalidAnswer(str(error)) from None
-    if isinstance(data, dict) and isinstance(data.get("error"), str):
-        raise DovetailError(data["error"], str(data.get("hint", "")))
+    check_failure(data)
     if why := form.problem(data):
         raise InvalidAnswer(why)
     return data

@@ -151,6 +151,32 @@ def candidates_of(
     return CandidateSet(tuple(counted), absent, defaults, frozenset(integers))
 
 
+def combinations_of(registry: Registry, fastest: Candidate, others: Sequence[Candidate]) -> list[Candidate]:
+    """Return the fastest candidate with one more option each: those that others of its backend have alone.
+
+    Which options gain together is not known from each of them alone, and all pairs would be too many.
+
+    Args:
+        registry: The registry with the installed backends.
+        fastest: The fastest candidate so far; without an option, there is nothing to combine.
+        others: What was tried.
+    """
+    choice = BackendChoice.parse(fastest.backends[0])
+    if not choice.options or fastest.high or fastest.pins or fastest.margin:
+        return []
+    found: dict[str, Candidate] = {}
+    for other in others:
+        more = BackendChoice.parse(other.backends[0])
+        is_other = len(more.options) == 1 and not more.options.keys() & choice.options.keys()
+        if more.name != choice.name or not is_other or other.high or other.pins or other.threads != fastest.threads:
+            continue
+        both = BackendChoice(choice.name, {**choice.options, **more.options})
+        if not load_chosen(registry, both).unused_options & both.options.keys():
+            count = f" @{fastest.threads}" if fastest.threads else ""
+            found[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),))
+    return list(found.values())
+
+
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
     """Return why a backend does not compete on this machine; empty if it does.
 

@@ -12,7 +12,6 @@ from dovetail.errors import DovetailError
 
 from dovetail_tune.problem import PlanProblem
 
-_SECONDS = 20.0
 _LOUD = 1e6  # times the budget; more than any errors cancel, and not more than HiGHS's tolerances bear
 
 
@@ -31,7 +30,7 @@ class Optimum:
     is_exact: bool
 
 
-def optimum(problem: PlanProblem, seconds: float = _SECONDS) -> Optimum:
+def optimum(problem: PlanProblem, seconds: float) -> Optimum:
     """Minimize the predicted time subject to the noise budgets, as an integer program.
 
     A variable per unit and choice is 1 if the unit has it; one per border and pair of choices is 1 if both ends do, and

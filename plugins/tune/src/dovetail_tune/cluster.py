@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
-from dovetail_commands.folder_jobs import cluster_client
+from dovetail_commands.folder_jobs import asked, cluster_client
+from dovetail_commands.sent_tasks import LostTask
 from dovetail_runtime.machine import difference
 
 from dovetail_tune.answers import InvalidAnswer, as_text, greeting_of
@@ -51,10 +52,10 @@ def _executors(client: Client, address: str, distributions: tuple[str, ...]) -> 
     settings = WorkerSettings(distributions=distributions)
     machines: dict[str, Mapping[str, str]] = {}
     notes = []
-    for name, said in client.run(as_text, greet, settings, (), on_error="return").items():
+    for name, said in asked(client, address, as_text, greet, settings, ()).items():
         try:
             machines[name] = greeting_of(said)[0]
-        except (InvalidAnswer, DovetailError) as error:
+        except (InvalidAnswer, LostTask, DovetailError) as error:
             notes.append(f"worker {name} is left out: its answer is not valid: {error}")
     if not any(workers[name]["resources"].get(TIMING) for name in machines):
         raise DovetailError(f"--cluster {address}: {notes[0]}", _START)

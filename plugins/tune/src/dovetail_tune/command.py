@@ -130,7 +130,7 @@ def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
         table(tuned.rows())
         say(*tuned.lines())
     if not tuned.is_met:
-        note("error: no candidate meets the goals", "  lower the goal")
+        note(f"error: {tuned.problem}", f"  {tuned.way_out}")
     return 0 if tuned.is_met else 1
 
 
@@ -152,6 +152,9 @@ def _tune(
     executor: Executors | None,
 ) -> Tuned:
     """Tune one model, and write its result and its plot."""
+    from dovetail_tune.deadline import Deadline
+
+    deadline = Deadline(args.budget)  # before what takes seconds to import
     from dovetail_onnx.files.writing import write_text
 
     from dovetail_tune.plot import front_svg
@@ -159,7 +162,7 @@ def _tune(
 
     tuned = tune(
         job.model, args.backend, data=job.data, **goals, measure=args.measure, threads=args.threads, mixed=args.mixed,
-        budget=args.budget, journal=job.journal, executor=executor, plugins=plugins_of(args), progress=progress,
+        budget=deadline, journal=job.journal, executor=executor, plugins=plugins_of(args), progress=progress,
     )  # fmt: skip
     if job.output and tuned.winner is not None:
         tuned.save(job.output)
@@ -182,7 +185,7 @@ def _report(args: argparse.Namespace, job: _Job, tuned: Tuned) -> None:
 
 def _code(tuned: Tuned) -> int:
     if tuned.winner is None:
-        note("error: no candidate meets the goals", "  lower the goal")
+        note(f"error: {tuned.problem}", f"  {tuned.way_out}")
         return 1
     return 0
 

@@ -35,6 +35,12 @@ class Deadline:
         part.budget = share * self._whole
         return part
 
+    def within(self, seconds: float) -> Deadline:
+        """Return a deadline that ends some seconds from now, or with this one."""
+        part = copy.copy(self)
+        part.budget = min(self.budget, self.elapsed + seconds)
+        return part
+
     @property
     def elapsed(self) -> float:
         """Seconds since the beginning."""

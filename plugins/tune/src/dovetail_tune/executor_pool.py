@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from dovetail.errors import DovetailError
+from dovetail_commands.sent_tasks import LostTask, task_timeout
 from dovetail_runtime.machine import difference
 
 from dovetail_tune.answers import Answer, InvalidAnswer, answer_of, as_text, greeting_of
@@ -20,6 +21,7 @@ from dovetail_tune.tasks import greet, measure, prepare
 from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 
 _ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind
+_SILENCES = 2  # after which a task without an answer is given up
 _GRACE = 10.0  # seconds beyond a task's own limit, in which its answer arrives
 
 
@@ -109,11 +111,12 @@ class _Task:
             LostError: The executor stopped, or lost the worker every time.
             TimeoutError: The deadline is over.
         """
-        why = ""
+        why, silences = "", 0
         for attempt in range(_ATTEMPTS):
-            limit = None
+            silence, left = task_timeout(), math.inf
             if deadline is not None and deadline.remaining < math.inf:
-                limit = max(0.0, deadline.budget + _GRACE - deadline.elapsed)
+                left = max(0.0, deadline.budget + _GRACE - deadline.elapsed)
+            limit = min(silence, left)
             begun = time.monotonic()
             try:
                 answer = self._read(self._future.result(limit))
@@ -124,17 +127,22 @@ class _Task:
             except BrokenExecutor as error:
                 raise LostError(f"the executor stopped: {error}", _RESUME) from error
             except TimeoutError:
-                if limit is not None and time.monotonic() - begun >= limit:
+                if time.monotonic() - begun >= limit:
                     self._future.cancel()
-                    raise
-                why = "it timed out"
+                    if left <= silence:
+                        raise
+                    why, silences = f"no answer within {silence:g} s", silences + 1
+                    if silences == _SILENCES:
+                        break
+                else:
+                    why = "it timed out"
             except DovetailError:
                 raise
             except InvalidAnswer as error:
                 why = f"its answer is not valid: {error}"
                 self._note(f"an answer that is not valid is not used: {error}")
             except (Exception, CancelledError) as error:
-                why = f"{type(error).__name__}: {error}"
+                why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
                 self._note("a worker was lost, and its task was sent again")
             if attempt + 1 < _ATTEMPTS:
                 self._future = self._sent()

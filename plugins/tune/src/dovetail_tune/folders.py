@@ -8,9 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.plugin import FolderKind, with_kind
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
+
+
+MORE_TIME = "give a larger --budget, or name the backends to try with --backend"
+"""What to do if there is no winner, and candidates were not tried."""
+
+
+def no_winner(candidates: int, not_tried: int) -> str:
+    """Say that none of the candidates that were tried meets the goals, and how many were not tried."""
+    if not not_tried:
+        return "no candidate meets the goals"
+    none = f"none of the {candidates - not_tried} that were tried meets the goals" if not_tried < candidates else ""
+    what = f"{not_tried} of {pluralize(candidates, 'candidate')} were not tried"
+    return f"the time was up: {', and '.join(filter(None, (none, what)))}"
 
 
 class TunedFolder(ABC):
@@ -18,9 +32,13 @@ class TunedFolder(ABC):
 
     Attributes:
         is_met: Whether a candidate meets the goals; without one, nothing is saved.
+        problem: Why none does, in words.
+        way_out: What to do then.
     """
 
     is_met: bool
+    problem: str = "no candidate meets the goals"
+    way_out: str = "lower the goal"
 
     @abstractmethod
     def save(self, folder: str | Path) -> None:

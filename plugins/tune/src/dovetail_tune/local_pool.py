@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
+from dovetail_tune.deadline import Deadline
 from dovetail_tune.tasks import timed
 from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 from dovetail_tune.worker_process import Worker, WorkerError
-
-if TYPE_CHECKING:
-    from dovetail_tune.deadline import Deadline
 
 _PREPARES = "prepare"  # the process that prepares candidates; runners have other names
 
@@ -67,10 +65,10 @@ class LocalPool(WorkerPool):
         if measurement.is_fresh:
             self.release()
         names = {name: self._name_of(name, job) for name, job in measurement.jobs.items()}
-        limit = deadline.remaining if measurement.limit is None else measurement.limit
+        ends = deadline if measurement.limit is None else Deadline(measurement.limit)
         answer = timed(
-            measurement, self.settings.callers, limit, lambda name, job: self._do(names[name], job, limit),
-            lambda: deadline.is_over, progress,
+            measurement, self.settings.callers, lambda name, job: self._do(names[name], job, ends.remaining), ends,
+            progress,
         )  # fmt: skip
         answer.machine = self.machine
         self.release([names[name] for name in answer.failed])

@@ -39,6 +39,7 @@ _PROFILED = 0.7  # share of the remaining time to profile segments in
 _START, _PART, _RACE = 1.5, 0.25, 0.5  # seconds to start a process, to compile a segment at least, and to time it
 _ROUNDS = 24  # runs of every segment to time it
 _ENOUGH = 4  # segments; for as many, some candidates are left out if there is little time
+_PROOF = 20.0  # seconds for the exact optimum
 _WORTH = 0.99  # of the best known time, what a mixed plan is predicted to take
 
 
@@ -162,6 +163,8 @@ class Mixing:
         _, model = as_given(self._original, self._runner.data.calibrate, model)
         compiling, slowest = [t.compile_seconds for t in self._chosen], max(t.run_seconds for t in self._chosen)
         number, most = affordable(compiling, slowest, self._runner.deadline.remaining)
+        if number < 2:
+            raise DovetailError("there is no time left to profile segments")
         self._chosen = self._chosen[:number]
         segments = segments_of(model, most)
         folder = self._runner.folder / "segments"
@@ -220,7 +223,7 @@ class Mixing:
         """Return the fastest plan that was not tried, is a mixture, and is predicted to be worth a trial."""
         plans = [plan for plan in pareto_front(problem) if problem.is_feasible(plan)]
         try:
-            best = optimum(problem, min(20.0, max(1.0, self._runner.deadline.remaining))).plan
+            best = optimum(problem, min(_PROOF, max(1.0, self._runner.deadline.remaining))).plan
             plans += [best] if best is not None else []
         except DovetailError:
             pass  # `certify` says what is missing
@@ -231,11 +234,12 @@ class Mixing:
         ]  # fmt: skip
         return min(worth, key=problem.time_of, default=None)
 
-    def certify(self, ratios: Mapping[str, float]) -> None:
+    def certify(self, ratios: Mapping[str, float], remaining: float) -> None:
         """Set `front` and `bound` by what the last race measured.
 
         Args:
             ratios: The times of whole models, relative to the baseline's, by candidate.
+            remaining: Seconds that the proof may take; it gets one in any case.
         """
         if self._posing is None:
             return
@@ -245,7 +249,7 @@ class Mixing:
         plans = pareto_front(problem)
         self.front = [(problem.time_of(plan) / base, _decibels(problem.noise_of(plan))) for plan in plans]
         try:
-            proven = optimum(problem)
+            proven = optimum(problem, min(_PROOF, max(1.0, remaining)))
         except DovetailError as error:
             self.unproven = f"{error.message}: {error.hint}"
             return
@@ -256,7 +260,7 @@ class Mixing:
 
 
 def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: float) -> tuple[int, int]:
-    """Return how many candidates and segments can be profiled in the remaining seconds: two of each at least.
+    """Return how many candidates and segments can be profiled in the remaining seconds: two of each, or none.
 
     Args:
         compile_seconds: Of the candidates, the baseline first, the fastest next. What is compiled are all segments.
@@ -267,9 +271,9 @@ def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: 
         runs = number * run_seconds
         left = _PROFILED * remaining - number * _START - sum(compile_seconds[:number]) - _ROUNDS * runs
         most = min(MOST, left / (_RACE + number * _PART + BATCHES / 2 * runs))  # noise: half of the model behind each
-        if most >= _ENOUGH or number == 2:
-            return number, max(2, int(most))
-    return len(compile_seconds), MOST
+        if most >= (_ENOUGH if number > 2 else 2):
+            return number, int(most)
+    return 0, 0
 
 
 def _chosen(trials: Sequence[CandidateTrial]) -> list[CandidateTrial]:

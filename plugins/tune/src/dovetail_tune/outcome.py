@@ -13,6 +13,7 @@ from dovetail.text import html_table, pluralize
 from dovetail_onnx.files.writing import write_text
 
 from dovetail_tune.candidates import Candidate, CandidateSet
+from dovetail_tune.folders import MORE_TIME, no_winner
 from dovetail_tune.statistics_of_pairs import MARGIN, Ratio
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class TunedCandidate:
         return {
             "candidate": self.candidate.name,
             "ms": "" if self.seconds is None else f"{1000 * self.seconds:.3g}",
-            "of host": "" if against is None else f"{against.median:.3f} +-{100 * against.spread:.0f}%",
+            "of host": "" if against is None else against.text,
             "SNR dB": _decibels(self.snr_db),
             "answers": "" if self.answers is None else f"{100 * self.answers:.2f}%",
             "MB": f"{self.bytes / 1e6:.3g}" if self.bytes else "",
@@ -85,6 +86,7 @@ class Tuned:
         entries: Every candidate, fastest first; those without a time last.
         winner: The fastest candidate that meets the goals; None if none does.
         compiled: The winner's result; None if there is no winner.
+        not_tried: Names of candidates for which there was no time.
         notes: What limits the figures, as sentences.
         too_few: Why the goal is not called met although the winner does not miss it, as a clause; empty if it is met.
         certificate: How far the winner may be from the best plan, as a sentence; empty without one.
@@ -95,6 +97,7 @@ class Tuned:
     entries: list[TunedCandidate] = field(default_factory=list)
     winner: TunedCandidate | None = None
     compiled: CompiledModel | None = field(default=None, repr=False)
+    not_tried: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
     too_few: str = ""
     certificate: str = ""
@@ -116,7 +119,7 @@ class Tuned:
     def lines(self) -> list[str]:
         """Return the winner and the certificate as lines."""
         if self.winner is None:
-            return ["no candidate meets the goals"]
+            return [self.problem]
         against = self.winner.against
         how = "" if against is None else f", {1 / against.median:.2f} times as fast as the host alone"
         within = "fastest of those that do not miss the goal" if self.too_few else "fastest within the goal"
@@ -124,12 +127,26 @@ class Tuned:
         too_few = f"the goal is not called met: {self.too_few}" if self.too_few else ""
         return [line, *filter(None, (too_few, self.certificate))]
 
+    @property
+    def problem(self) -> str:
+        """Why there is no winner, in words; empty if there is one."""
+        return "" if self.winner is not None else no_winner(len(self.entries), len(self.not_tried))
+
+    @property
+    def way_out(self) -> str:
+        """What to do without a winner."""
+        if self.not_tried:
+            return MORE_TIME
+        if any(entry.snr_db is not None and not entry.meets for entry in self.entries):
+            return "lower the goal, or give more data; the table says what each of them misses"
+        return "the table says why each of them was left out"
+
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "model": self.model, "winner": self.winner.as_dict() if self.winner else None,
             "candidates": [entry.as_dict() for entry in self.entries], "notes": list(self.notes),
-            "certificate": self.certificate, "too_few": self.too_few,
+            "not_tried": list(self.not_tried), "certificate": self.certificate, "too_few": self.too_few,
             "front": [[share, snr if math.isfinite(snr) else "inf"] for share, snr in self.front],
         }  # fmt: skip
 
@@ -142,7 +159,7 @@ class Tuned:
         from dovetail.errors import DovetailError
 
         if self.compiled is None:
-            raise DovetailError("no candidate meets the goals, so there is nothing to save", "lower the goal")
+            raise DovetailError(f"there is nothing to save: {self.problem}", self.way_out)
         self.compiled.save(folder)
         if Path(folder).is_dir():  # other stores keep a result in one file
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
@@ -179,7 +196,7 @@ def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:
         blank = TunedCandidate(Candidate("", ())).row()
         row = {"model": name, **(winner.row() if winner is not None else blank)}
         if winner is None:
-            row["remark"] = outcome if isinstance(outcome, str) else "no candidate meets the goals"
+            row["remark"] = outcome if isinstance(outcome, str) else outcome.problem
         rows.append(row)
     return rows
 

@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail_tune.statistics_of_pairs import Ratio, ratio_of
+from dovetail_tune.statistics_of_pairs import FEWEST_PAIRS, Ratio, ratio_of
+from dovetail_tune.worker import LONG
 from dovetail_tune.worker_process import WorkerError
 
-TURN = 0.03  # seconds that a turn should last, so that the clock and the switch between processes do not count
+TURN = 0.03  # seconds that a turn of the fastest should last, so that the clock and switching processes do not count
+LONGEST_TURN = 0.3  # seconds of the slowest, if it runs more than once
 MOST_RUNS = 50
-FEWEST_ROUNDS = 6  # with fewer, no interval has 95 % confidence
 NARROW = 0.01  # spread at which more rounds say nothing new
 
 Timer = Callable[[int], Sequence[float]]
@@ -86,13 +87,14 @@ def race(
 ) -> RaceResult:
     """Let runners take turns, in alternating order, until one is clearly the fastest or the rest is noise.
 
-    A runner drops out if the interval of its ratio to the leader lies above 1 + `tolerance`.
+    A runner drops out if the interval of its ratio to the leader lies above 1 + `tolerance`. All make the same number
+    of runs in a turn: the fastest of many runs is faster than the fastest of a few.
 
     Args:
         runners: What runs a result, by name.
         rounds: The most rounds.
         tolerance: How much slower a runner may be and stay in the race.
-        is_over: Whether the time is up; at least one round is run.
+        is_over: Whether the time is up. Then the runs that find out how long a turn is are the only round.
         progress: Called with the number of rounds that were run.
         keep: A runner that never drops out.
         least: Seconds before anything is decided. Other load on the machine comes in phases, and a race within one
@@ -102,24 +104,28 @@ def race(
         WorkerError: Every runner failed.
     """
     result = RaceResult()
-    runs: dict[str, int] = {}
-    for name, timer in runners.items():
-        try:
-            quick = min(timer(2))
-            runs[name] = max(1, min(MOST_RUNS, math.ceil(TURN / max(quick, 1e-6))))
-            result.turns[name] = []
-        except WorkerError as error:
-            result.failed[name] = error.message
-    active = list(runs)
+    quick = _probed(runners, is_over, result.failed)
+    active = list(quick)
+    if active and is_over():
+        result.turns = {name: [seconds] for name, seconds in quick.items()}
+        result.leader = _leader(result, active)
+        active = []
+    else:
+        result.turns = {name: [] for name in active}
     begun = time.monotonic()
     for number in itertools.count():
         lasted = time.monotonic() - begun >= least
         if not active or (number and is_over()) or (lasted and number >= rounds):
             break
+        runs = _runs([quick[name] for name in active])
         for name in list(active if number % 2 == 0 else reversed(active)):
+            if number and is_over():
+                break
             try:
                 # Interference only adds time, so the fastest run of a turn is the least disturbed one.
-                result.turns[name].append(min(runners[name](runs[name])))
+                seconds = min(runners[name](runs))
+                result.turns[name].append(seconds)
+                quick[name] = min(quick[name], seconds)
             except WorkerError as error:
                 active.remove(name)
                 del result.turns[name]
@@ -128,7 +134,7 @@ def race(
         if not active:
             break
         result.leader = _leader(result, active)
-        if number + 1 >= FEWEST_ROUNDS and lasted:
+        if number + 1 >= FEWEST_PAIRS and lasted:
             ratios = {name: result.ratio(name, result.leader) for name in active if name != result.leader}
             active = [
                 name for name in active
@@ -139,6 +145,29 @@ def race(
     if not result.turns:
         raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()) or "nothing was timed")
     return result
+
+
+def _probed(runners: Mapping[str, Timer], is_over: Callable[[], bool], failed: dict[str, str]) -> dict[str, float]:
+    """Return the seconds of a run of each runner, the faster of two if none takes long; add those that fail."""
+    found: dict[str, float] = {}
+    for _ in range(2):
+        for name, timer in runners.items():
+            if name not in failed:
+                try:
+                    (seconds,) = timer(1)
+                    found[name] = min(seconds, found.get(name, math.inf))
+                except WorkerError as error:
+                    found.pop(name, None)
+                    failed[name] = error.message
+        if max(found.values(), default=0.0) >= LONG or is_over():
+            break
+    return found
+
+
+def _runs(quick: Sequence[float]) -> int:
+    """Return the number of runs in a turn, by the seconds of a run of each runner."""
+    wanted, bearable = math.ceil(TURN / max(min(quick), 1e-6)), int(LONGEST_TURN / max(*quick, 1e-6))
+    return max(1, min(MOST_RUNS, wanted, bearable))
 
 
 def _leader(result: RaceResult, active: Sequence[str]) -> str:

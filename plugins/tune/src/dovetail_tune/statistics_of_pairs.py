@@ -10,6 +10,7 @@ from functools import cache
 
 CONFIDENCE = 0.95
 MARGIN = 0.02  # two processes that run the same model differ by up to this, because their memory lies elsewhere
+FEWEST_PAIRS = 6  # with fewer, no interval of the median has 95 % confidence
 _MANY = 500  # pairs
 
 
@@ -30,13 +31,18 @@ class Ratio:
 
     @property
     def spread(self) -> float:
-        """Half the width of the interval, relative to the median."""
-        return (self.high - self.low) / 2 / self.median
+        """Half the width of the interval, relative to the median; infinite where too few pairs give none."""
+        return (self.high - self.low) / 2 / self.median if self.pairs >= FEWEST_PAIRS else math.inf
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval lies beyond what two processes of one model may differ by."""
-        return self.low > 1 + MARGIN or self.high < 1 - MARGIN
+        """Whether there is an interval, and it lies beyond what two processes of one model may differ by."""
+        return self.pairs >= FEWEST_PAIRS and (self.low > 1 + MARGIN or self.high < 1 - MARGIN)
+
+    @property
+    def text(self) -> str:
+        """The median with half the width of the interval, for a table."""
+        return f"{self.median:.3f} +-{f'{100 * self.spread:.0f}%' if self.spread < math.inf else '?'}"
 
     def __str__(self) -> str:
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f} in {self.pairs} pairs)"

@@ -19,6 +19,7 @@ from dovetail.plugin import user_folder
 from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
+from dovetail_tune.deadline import Deadline
 from dovetail_tune.race import RaceResult, Timer, race
 from dovetail_tune.worker_pool import Job, RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import Worker, WorkerError
@@ -55,15 +56,16 @@ def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float
     Args:
         settings: What is known about the tuning.
         measurement: The results and how to time them.
-        limit: Seconds that each job may take.
+        limit: Seconds that it may take.
     """
     with host_lock(alone=measurement.rounds > 0) as lock, ExitStack() as stack:
+        deadline = Deadline(max(limit, 1e-3))
 
         def do(_: str, job: Job) -> tuple[Worker, dict[str, Any]]:
             worker = stack.enter_context(Worker(settings.blocked, lock))
-            return worker, worker.ask(dict(job), limit)
+            return worker, worker.ask(dict(job), deadline.remaining)
 
-        answer = timed(measurement, settings.callers, limit, do)
+        answer = timed(measurement, settings.callers, do, deadline)
     answer.machine = fingerprint(settings.distributions)
     return answer
 
@@ -71,9 +73,8 @@ def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float
 def timed(
     measurement: RaceMeasurement,
     callers: int,
-    limit: float,
     do: Callable[[str, Job], tuple[Worker, dict[str, Any]]],
-    is_over: Callable[[], bool] = lambda: False,
+    deadline: Deadline,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Answer:
     """Do the jobs of a measurement, and let their results race; the answer does not name the machine.
@@ -81,9 +82,8 @@ def timed(
     Args:
         measurement: The results and how to time them.
         callers: Calls at the same time while timing.
-        limit: Seconds that a turn may take, if more than a minute.
         do: Does a job by the runner's name; returns the process that has the result, and the job's answer.
-        is_over: Whether the time is up; at least one round is run.
+        deadline: When rounds end; at least one run of each is timed. A turn that is running may take a minute more.
         progress: Called with the number of rounds that were run.
     """
     answer = Answer({})
@@ -91,22 +91,28 @@ def timed(
     for name, job in measurement.jobs.items():
         try:
             worker, answer.found[name] = do(name, job)
-            timers[name] = _timer(worker, callers, max(limit, _TURN_LIMIT))
+            timers[name] = _timer(worker, callers, deadline)
         except WorkerError as error:
             answer.failed[name] = error.message
     if timers and measurement.rounds:
-        rules = measurement.rounds, measurement.tolerance, is_over, progress, measurement.keep, measurement.least
+        rules = measurement.rounds, measurement.tolerance, lambda: deadline.is_over, progress
         try:
-            answer.race = race(timers, *rules)
+            answer.race = race(timers, *rules, measurement.keep, measurement.least)
         except WorkerError as error:
             answer.race = RaceResult(failed=dict.fromkeys(timers, error.message))
     answer.failed |= answer.race.failed
     return answer
 
 
-def _timer(worker: Worker, callers: int, limit: float) -> Timer:
+def _timer(worker: Worker, callers: int, deadline: Deadline) -> Timer:
     """Return what runs the result that a worker has."""
-    return lambda runs: worker.ask({"job": "time", "runs": runs, "callers": callers}, limit)["seconds"]
+
+    def timer(runs: int) -> Sequence[float]:
+        limit = max(deadline.remaining, _TURN_LIMIT)
+        seconds: Sequence[float] = worker.ask({"job": "time", "runs": runs, "callers": callers}, limit)["seconds"]
+        return seconds
+
+    return timer
 
 
 @contextmanager

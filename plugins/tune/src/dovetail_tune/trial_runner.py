@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.data_folders import DataFolders, as_plain
@@ -20,6 +20,15 @@ from dovetail_tune.worker_pool import Pending, RaceMeasurement, WorkerPool
 _ROUNDS, _SECONDS = 16, 1.5  # of a comparison with the baseline at least
 _TOLERANCE = 0.5  # half as slow again needs no closer look
 _TIME_UP = "not tried to the end: the time was up"
+_SHARE = 0.5  # of the time that is left, what one candidate may take
+_LIKE_BASELINE = 3.0  # times what the baseline took, which every candidate may take
+
+
+class _Submitted(NamedTuple):
+    """A compilation that was submitted, and when its time is up."""
+
+    pending: Pending
+    deadline: Deadline
 
 
 @dataclass
@@ -37,6 +46,8 @@ class TrialRunner:
         baseline: What the others are timed beside; it is tried first.
         doubts: What labels say against a goal.
         digests: The candidate of each distinct result, by its digest and threads.
+        baseline_seconds: What preparing the baseline took; 0 if that is not known.
+        load_seconds: What loading a result in a new process took at most; 0 if none was loaded yet.
     """
 
     model: Path
@@ -49,12 +60,15 @@ class TrialRunner:
     baseline: Candidate
     doubts: list[str] = field(default_factory=list)
     digests: dict[tuple[str, int], str] = field(default_factory=dict)
+    baseline_seconds: float = 0.0
+    load_seconds: float = 0.0
 
     def run(self, candidates: Sequence[Candidate], step: Callable[[str], None]) -> Iterator[CandidateTrial]:
         """Yield a trial of each candidate, in their order; what was tried before is not tried again.
 
         As many are submitted together as the pool takes. A candidate is timed once it is known that no candidate in
-        front of it has the same result. Whatever goes wrong is the trial's `why`.
+        front of it has the same result. Whatever goes wrong is the trial's `why`. One that takes much longer than the
+        baseline does not get the time of all others.
 
         Args:
             candidates: The candidates.
@@ -95,17 +109,21 @@ class TrialRunner:
         self.digests.setdefault((trial.digest, candidate.threads), candidate.name)
         return trial
 
-    def _submitted(self, candidate: Candidate) -> CandidateTrial | Pending:
+    def _submitted(self, candidate: Candidate) -> CandidateTrial | _Submitted:
         """Submit the compilation of a candidate, unless it was tried before, or no time is left."""
         if (known := self._recalled(candidate)) is not None:
             return known
         if self.deadline.is_over:
             return CandidateTrial(candidate, NOT_TRIED, "not tried: the time was up")
         known_digests = [digest for digest, threads in self.digests if threads == candidate.threads]
-        return self.pool.prepare({**self.job("prepare", candidate), "known": known_digests}, self.deadline)
+        deadline = self.deadline
+        if self.pool.at_once == 1 and candidate != self.baseline:
+            deadline = deadline.within(max(_SHARE * deadline.remaining, _LIKE_BASELINE * self.baseline_seconds))
+        job = {**self.job("prepare", candidate), "known": known_digests}
+        return _Submitted(self.pool.prepare(job, deadline), deadline)
 
     def _prepared(
-        self, candidate: Candidate, submitted: CandidateTrial | Pending, step: Callable[[str], None]
+        self, candidate: Candidate, submitted: CandidateTrial | _Submitted, step: Callable[[str], None]
     ) -> tuple[CandidateTrial, Pending | None]:
         """Return what compiling a candidate gave, and what waits for its timing; None if it is not timed."""
         if isinstance(submitted, CandidateTrial):
@@ -113,12 +131,15 @@ class TrialRunner:
                 step(candidate.name)
             return submitted, None
         step(candidate.name)
+        begun = self.deadline.elapsed
         try:
-            answer = submitted()
+            answer = submitted.pending()
         except TimeoutError:
             return CandidateTrial(candidate, NOT_TRIED, _TIME_UP), None
+        if candidate == self.baseline:
+            self.baseline_seconds = self.deadline.elapsed - begun
         if answer.failed:
-            return self._without_result(candidate, answer.failed[""]), None
+            return self._without_result(candidate, answer.failed[""], submitted.deadline), None
         trial = self._judged(candidate, answer.found[""])
         if trial.status != PREPARED or candidate == self.baseline:
             return self._recorded(trial), None
@@ -158,14 +179,17 @@ class TrialRunner:
         except TimeoutError:
             return CandidateTrial(trial.candidate, NOT_TRIED, _TIME_UP)
         if why := answer.failed.get(name) or answer.failed.get(""):
-            return self._without_result(trial.candidate, why)
+            return self._without_result(trial.candidate, why, self.deadline)
+        self.load_seconds = max([self.load_seconds, *(one.get("seconds", 0.0) for one in answer.found.values())])
         trial.against, trial.run_seconds = answer.race.ratio(name, ""), answer.race.seconds(name)
         return self._recorded(trial)
 
-    def _without_result(self, candidate: Candidate, why: str) -> CandidateTrial:
+    def _without_result(self, candidate: Candidate, why: str, deadline: Deadline) -> CandidateTrial:
         """Record that a candidate failed, unless that may be for lack of time, of which no journal speaks."""
         if self.deadline.is_over:
             return CandidateTrial(candidate, NOT_TRIED, _TIME_UP)
+        if deadline.is_over:
+            return CandidateTrial(candidate, NOT_TRIED, "not tried to the end: it took the time of the others")
         return self._recorded(CandidateTrial(candidate, FAILED, why))
 
     def _recorded(self, trial: CandidateTrial) -> CandidateTrial:

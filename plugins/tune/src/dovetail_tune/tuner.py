@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.text import abbreviated, pluralize
 
-from dovetail_tune.candidates import Candidate, CandidateSet
+from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Tuned, TunedCandidate, slower_integers
 from dovetail_tune.outside_data import unknown
 from dovetail_tune.race import RaceResult
 from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, CandidateTrial
 from dovetail_tune.trial_runner import TrialRunner
-from dovetail_tune.verdict import doubts_of, winner_of
+from dovetail_tune.verdict import doubts_of, winner_of, winner_of_comparisons
 from dovetail_tune.worker_pool import RaceMeasurement
 from dovetail_tune.worker_process import WorkerError
 
@@ -28,8 +30,8 @@ _MEASUREMENTS = 3  # of the last race, each in fresh processes
 _ROUNDS = 20  # of a measurement
 _SECONDS = 2.0  # of a measurement at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
-_GRACE = 120.0  # seconds to load a result that was found, whatever is left of the budget
-_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which single candidates and mixtures are no longer tried
+_GRACE = 120.0  # seconds of a measurement of the last race, where there is no budget
+_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which options and mixtures are no longer tried
 _SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
@@ -78,12 +80,12 @@ class Tuner:
             self._try_first(first)
             # Raising what misses the goal by little gains more than other options do, and than mixtures.
             for group, share in ((self._candidates.defaults, _MIXING), (self._candidates.others, _TRYING)):
-                runner.deadline = whole.until(_TRYING)
-                self._try(group)
                 runner.deadline = whole.until(share)
+                self._try(group)
                 while raised := self._worth_raising(is_last=group is self._candidates.others):
                     self._total += len(raised)
                     self._try(raised)
+            self._try_combined()
             runner.deadline = whole.until(_MIXING)
             mixing = self._try_mixed() if mixed else None
             runner.deadline = whole
@@ -94,7 +96,7 @@ class Tuner:
         if mixing is not None and first.name in result.turns:
             ratios = {name: result.ratio(name, first.name).median for name in result.turns}
             self._doubts |= {name: why for name, ratio in ratios.items() if (why := mixing.doubt(name, ratio))}
-            mixing.certify(ratios)
+            mixing.certify(ratios, whole.remaining)
             self._certified = mixing
         return self._outcome(first, result, memory)
 
@@ -108,12 +110,24 @@ class Tuner:
         trial = self._trials[first.name]
         if trial.status in (FAILED, NOT_TRIED):
             if self._runner.deadline.is_over:
-                raise DovetailError("the time was up before the host had run the model", "give a larger --budget")
+                why = (
+                    f"the time was up before the host had run the model, so that nothing was tried of {self._total - 1}"
+                )
+                raise DovetailError(f"{why} candidates", "give a larger --budget")
             raise DovetailError(f"the model does not run on the host: {trial.why}")
 
     def _try(self, candidates: Sequence[Candidate]) -> None:
         for trial in self._runner.run(candidates, self._step):
             self._trials[trial.candidate.name] = trial
+
+    def _try_combined(self) -> None:
+        """Try the fastest request, if it has an option, with one more option."""
+        valid = [t for t in self._trials.values() if t.is_valid and t.against is not None and t.against.median < 1]
+        fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
+        if fastest is not None:
+            combined = combinations_of(self._plugins.registry, fastest.candidate, self._candidates.others)
+            self._total += len(combined)
+            self._try(combined)
 
     def _worth_raising(self, is_last: bool) -> list[Candidate]:
         """Return requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
@@ -159,8 +173,11 @@ class Tuner:
         return [self._trials[first.name], *close[: _FINALISTS - 1]]
 
     def _last_race(self, first: Candidate) -> tuple[RaceResult, dict[str, int]]:
-        """Let the finalists race in fresh processes; return the race, and the memory of each."""
-        finalists = self._finalists(first)
+        """Let the finalists race in fresh processes; return the race, and the memory of each.
+
+        Without time for that, nothing races, and the quick comparisons decide.
+        """
+        finalists = self._with_time(self._finalists(first))
         names = [trial.candidate.name for trial in finalists]
         known = self._runner.journal.find("race", ", ".join(names))
         if known is not None:
@@ -171,9 +188,17 @@ class Tuner:
         memory: dict[str, int] = {}
         result = RaceResult()
         active = list(finalists)
+        lasts = 0.0
         for number in range(_MEASUREMENTS):
+            begun = self._runner.deadline.elapsed
+            if not active or self._runner.deadline.remaining < lasts:
+                break
             result.add(self._measured(active, first, number, memory))
+            lasts = self._runner.deadline.elapsed - begun
             active = [t for t in active if t.candidate.name in result.turns]
+            if self._runner.deadline.is_over and (result.failed or not active):
+                result.failed.clear()  # for lack of time, of which neither table nor journal speaks
+                return result, memory
             if not active:
                 raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
             base = active[0].candidate.name
@@ -184,25 +209,35 @@ class Tuner:
             ]  # fmt: skip
             if self._runner.deadline.is_over or len(active) == 1:
                 break
-        if result.failed and self._runner.deadline.is_over:
-            return result, memory  # more time may help, so that no journal says that they failed
-        self._runner.journal.record("race", ", ".join(names), **result.as_dict(), memory=memory)
+        if result.turns:
+            self._runner.journal.record("race", ", ".join(names), **result.as_dict(), memory=memory)
         return result, memory
+
+    def _with_time(self, finalists: Sequence[CandidateTrial]) -> Sequence[CandidateTrial]:
+        """Return as many finalists, the best ones, as can be loaded and timed in what is left; none instead of one."""
+        left, each = (
+            self._runner.deadline.remaining - _SECONDS,
+            self._runner.load_seconds or self._runner.baseline_seconds,
+        )
+        number = int(left / each) if each and left < math.inf else _FINALISTS
+        return finalists[:number] if number >= min(2, len(finalists)) else ()
 
     def _measured(
         self, finalists: Sequence[CandidateTrial], first: Candidate, done: int, memory: dict[str, int]
     ) -> RaceResult:
         """Measure finalists in fresh processes, whose luck with memory differs from one measurement to the next."""
         jobs = {trial.candidate.name: self._runner.job("load", trial.candidate) for trial in finalists}
-        measurement = RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, first.name, _SECONDS, is_fresh=True, limit=_GRACE)
-        pending = self._runner.pool.measure(
-            measurement, self._runner.deadline, lambda rounds: self._racing(done * _ROUNDS + rounds)
-        )
+        whole = self._runner.deadline
+        limit = _GRACE if math.isinf(whole.remaining) else whole.remaining
+        measurement = RaceMeasurement(jobs, _ROUNDS, _TOLERANCE, first.name, _SECONDS, is_fresh=True, limit=limit)
+        pending = self._runner.pool.measure(measurement, whole, lambda rounds: self._racing(done * _ROUNDS + rounds))
         try:
             answer = pending()
         except TimeoutError:
+            if whole.is_over:
+                return RaceResult()
             hint = "start again with the same --journal FOLDER, when the machines have less to do"
-            raise DovetailError(f"the last race was not measured within {_GRACE:.0f} s", hint) from None
+            raise DovetailError(f"the last race was not measured within {limit:.0f} s", hint) from None
         for name, found in answer.found.items():
             memory[name] = max(found["bytes"], memory.get(name, 0))
         answer.race.failed |= answer.failed
@@ -210,7 +245,7 @@ class Tuner:
 
     def _outcome(self, first: Candidate, result: RaceResult, memory: dict[str, int]) -> Tuned:
         entries = []
-        base = result.seconds(first.name) if first.name in result.turns else None
+        base = result.seconds(first.name) if first.name in result.turns else self._quick_seconds()
         for name, trial in self._trials.items():
             entry = TunedCandidate(
                 trial.candidate, None, None, trial.snr_db, trial.answers, trial.bytes, memory.get(name), trial.engines,
@@ -225,6 +260,8 @@ class Tuner:
             elif trial.against is not None:
                 entry.against = trial.against
                 entry.seconds = None if base is None else base * trial.against.median
+            elif name == first.name:
+                entry.seconds = base
             if name in self._doubts:
                 entry.remark = self._doubts[name]
             entry.meets = entry.meets and name not in result.failed and name not in self._doubts
@@ -233,23 +270,34 @@ class Tuner:
         for name, why in self._candidates.absent.items():
             self._notes.append(f"{name} does not compete: {why}")
         raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
-        winner = winner_of(raced, result) if raced else None
+        winner = winner_of(raced, result) if raced else winner_of_comparisons([e for e in entries if e.meets])
+        if winner is not None and not raced:
+            self._notes.append("the time was up before the last race, so that the quick comparisons decide")
         if winner is not None:
             too_few = self._runner.data.too_few
             winner.remark = "the fastest that does not miss the goal" if too_few else "the fastest within the goal"
             self._notes += doubts_of(winner, raced, result)
         self._notes += slower_integers(entries, self._candidates, winner)
-        if any(trial.status == NOT_TRIED for trial in self._trials.values()):
-            self._notes.append("the time was up: what was not tried says so, and more time may find a faster plan")
+        not_tried = [name for name, trial in self._trials.items() if trial.status == NOT_TRIED]
+        if not_tried:
+            what = abbreviated(", ".join(not_tried))
+            why = f"the time was up: {len(not_tried)} of {pluralize(len(self._trials), 'candidate')} were not tried"
+            self._notes.append(f"{why} ({what}), and more time may find a faster plan")
         return Tuned(
             "",
             entries,
             winner,
+            not_tried=tuple(not_tried),
             notes=self._notes,
             too_few=self._runner.data.too_few,
             certificate=self._certificate(winner),
             front=() if self._certified is None else self._certified.front,
         )
+
+    def _quick_seconds(self) -> float | None:
+        """Return the seconds of the baseline by the quick comparisons; None without any."""
+        timed = [t.run_seconds / t.against.median for t in self._trials.values() if t.against and t.run_seconds]
+        return statistics.median(timed) if timed else None
 
     def _certificate(self, winner: TunedCandidate | None) -> str:
         """Say how far the winner is from the bound."""

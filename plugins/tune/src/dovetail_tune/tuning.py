@@ -55,7 +55,7 @@ def tune(
     measure: str = LATENCY,
     threads: Sequence[int] = (),
     mixed: bool = True,
-    budget: float | None = None,
+    budget: float | Deadline | None = None,
     journal: str | Path | None = None,
     executor: Executor | Executors | None = None,
     plugins: PluginSet | None = None,
@@ -76,7 +76,8 @@ def tune(
         measure: `latency` times one call, `throughput` as many calls at the same time as there are CPUs.
         threads: Thread counts of the engines to try, 0 for their own choice; by default 0, for throughput 0 and 1.
         mixed: Whether to profile segments of the model, and to try plans that mix candidates.
-        budget: Time limit in seconds, after which the best plan found so far is returned; none by default.
+        budget: Time limit in seconds, after which the best plan found so far is returned; none by default. A `Deadline`
+            counts from its own beginning.
         journal: Folder that keeps results and a journal, so that an interrupted tuning resumes.
         executor: Where to compile and time, in place of this program's processes: see `dovetail_tune.cluster.connect`.
             All machines need the model, the journal's folder and the same versions, and open data where it lies.
@@ -89,7 +90,8 @@ def tune(
     """
     goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     check(goals, data, measure)
-    deadline, plugins = Deadline(budget), plugins or load_plugins()
+    deadline = budget if isinstance(budget, Deadline) else Deadline(budget)
+    plugins = plugins or load_plugins()
     named = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
     candidates = candidates_of(plugins.registry, named, tuple(threads) or ((0,) if measure == LATENCY else (0, 1)))
     original = dovetail.open(model, plugins)

@@ -32,6 +32,18 @@ def winner_of(raced: Sequence[TunedCandidate], result: RaceResult) -> TunedCandi
     return ordered[0]
 
 
+def winner_of_comparisons(entries: Sequence[TunedCandidate]) -> TunedCandidate | None:
+    """Return the fastest of the entries that meet the goals by their comparisons with the baseline alone.
+
+    None if there is none. A mixed plan needs a race.
+    """
+    timed = [e for e in entries if e.against is not None and not e.candidate.is_mixed]
+    best = min(timed, key=lambda e: e.against.median if e.against else 1.0, default=None)
+    base = next((e for e in entries if e.candidate.is_baseline), None)
+    is_faster = best is not None and best.against is not None and best.against.median < 1 - MARGIN
+    return best if is_faster or base is None else base
+
+
 def doubts_of(winner: TunedCandidate, raced: Sequence[TunedCandidate], result: RaceResult) -> list[str]:
     """Say which others the race cannot tell from the winner."""
     found = []

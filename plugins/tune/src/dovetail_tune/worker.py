@@ -25,12 +25,19 @@ if TYPE_CHECKING:
 
 Job = Mapping[str, Any]
 
+LONG = 0.5  # seconds of a run, to which warm caches and idle threads make no difference
+
 
 class Jobs:
-    """The state of a worker: its plugins, and the result that is timed."""
+    """The state of a worker: its plugins, and the result that is timed.
 
-    def __init__(self, plugins: PluginSet):
-        self._plugins = plugins
+    Args:
+        plugins: The plugins.
+        started: The seconds that the process took to load them.
+    """
+
+    def __init__(self, plugins: PluginSet, started: float = 0.0):
+        self._plugins, self._started = plugins, started
         self._compiled: CompiledModel | None = None
         self._feeds: dict[str, np.ndarray] = {}
 
@@ -71,12 +78,13 @@ class Jobs:
         """Load a saved result, and run it once."""
         import dovetail
 
-        before = _peak()
+        before, begun = _peak(), time.monotonic()
         self._compiled = dovetail.load(job["folder"], self._plugins)
         _use(self._compiled, job)
         self._feeds = self._timed_inputs(job)
-        self.time({"runs": 1})
-        return {"bytes": max(0, _peak() - before), "engines": _engines(self._compiled)}
+        self._compiled.run(self._feeds)
+        seconds = self._started + time.monotonic() - begun
+        return {"bytes": max(0, _peak() - before), "engines": _engines(self._compiled), "seconds": seconds}
 
     def segment(self, job: Job) -> dict[str, Any]:
         """Compile a part of a model, and write its outputs for every batch, for timing and for measuring its noise."""
@@ -103,20 +111,24 @@ class Jobs:
     def time(self, job: Job) -> dict[str, Any]:
         """Run once without measuring, which warms caches and lets other processes' threads go idle, then `runs` times.
 
-        With several `callers`, these call at the same time, and the seconds are those of all calls over their number.
+        If a run takes half a second, neither matters, and the first one is measured, too. With several `callers`, these
+        call at the same time, and the seconds are those of all calls over their number.
         """
         compiled, feeds, runs, callers = self._compiled, self._feeds, job["runs"], job.get("callers", 1)
         if compiled is None:
             raise DovetailError("nothing is loaded")
         if callers == 1:
-            compiled.run(feeds)
-            return {"seconds": [_seconds(lambda: compiled.run(feeds)) for _ in range(runs)]}
+            first = _seconds(lambda: compiled.run(feeds))
+            long = [first] if first >= LONG else []
+            return {"seconds": [*long, *(_seconds(lambda: compiled.run(feeds)) for _ in range(runs - len(long)))]}
         with ThreadPoolExecutor(callers) as pool:
 
             def together(times: int) -> None:
                 list(pool.map(lambda _: [compiled.run(feeds) for _ in range(times)], range(callers)))
 
-            together(1)
+            first = _seconds(lambda: together(1))
+            if first >= LONG and runs == 1:
+                return {"seconds": [first / callers]}
             return {"seconds": [_seconds(lambda: together(runs)) / (runs * callers)]}
 
     def _timed_inputs(self, job: Job) -> dict[str, np.ndarray]:
@@ -183,12 +195,13 @@ def answer(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], line: str) -> di
 
 def main() -> None:
     """Answer jobs until standard input ends; arguments are names of plugins to leave out."""
-    answers = os.fdopen(os.dup(1), "w")
+    begun, answers = time.monotonic(), os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     from dovetail.plugin import end_with_parent, load_plugins
 
     end_with_parent()
-    jobs = Jobs(load_plugins(block=sys.argv[1:]))
+    plugins = load_plugins(block=sys.argv[1:])
+    jobs = Jobs(plugins, time.monotonic() - begun)
     table = {"prepare": jobs.prepare, "load": jobs.load, "segment": jobs.segment, "time": jobs.time}
     for line in sys.stdin:
         print(json.dumps(answer(table, line)), file=answers, flush=True)

@@ -47,7 +47,7 @@ class RaceMeasurement:
         keep: A runner that never drops out.
         least: Seconds before anything is decided.
         is_fresh: Whether each result runs in a new process, with no others beside these.
-        limit: Seconds that a job may take; None for what is left of the budget.
+        limit: Seconds that it may take; None for what is left of the budget.
     """
 
     jobs: Mapping[str, Job]

@@ -19,6 +19,7 @@ from dovetail_verify.accuracy.baseline import effects_at_outputs
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.accuracy.streamed import NodeErrors, SideBySide, Streamed
 from dovetail_verify.compiled_from import exact_model, request_of_result
+from dovetail_verify.metrics import told_sum
 from dovetail_verify.parts import folder_of, plugins_without
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class LayerParts:
         try:
             found = sorted((each for answer in answers for each in answer), key=lambda each: int(each["item"]))
             return [read(each) for each in found]
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
             raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
 
 
@@ -118,7 +119,8 @@ def _effects_in(answer: Mapping[str, Any]) -> Effects:
 
 
 def _sums_in(given: Mapping[str, Any]) -> ErrorSums:
-    return ErrorSums(float(given["signal"]), float(given["noise"]), float(given["energy"]), int(given["elements"]))
+    signal, noise, energy = (told_sum(name, given[name], float) for name in ("signal", "noise", "energy"))
+    return ErrorSums(signal, noise, energy, told_sum("elements", given["elements"], int))
 
 
 def measure_part(text: str, model: bytes) -> str:

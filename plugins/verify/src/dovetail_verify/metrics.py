@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+N = TypeVar("N", int, float)
 Findings = Literal["rows", "lists", "places"]
 
 UNKNOWN, LEFT_OUT = -1, -100
@@ -19,12 +20,30 @@ UNKNOWN, LEFT_OUT = -1, -100
 
 _SMALLEST = 1e-15  # relative to the signal; float32 cannot distinguish less from zero
 _NO_SHARE = 1e-30
+_SIGNED = ("product", "row_logs")  # sums that may be below 0
 _MOST_NATS = 200.0  # of surprise; more is an infinite perplexity in float32
 _AT_ONCE = 1 << 20  # elements whose exponentials are held
 # An all-zero original has no scale; next to numbers near one, float32 cannot distinguish smaller differences from zero.
 _LIKE_ZERO = 2.0**-20
 _NUMBERS_UP_TO = 2  # bytes; wider integers are mostly indices and labels
 _IS_ONE = 1e-2  # tolerance for low-precision probabilities to sum to one
+
+
+def told_sum(name: str, value: object, kind: type[N], signed: bool = False) -> N:
+    """Return a sum that another process told.
+
+    Args:
+        name: Its name.
+        value: What was told.
+        kind: `int` or `float`.
+        signed: Whether it may be below 0.
+
+    Raises:
+        ValueError: It is not a finite number, or below 0.
+    """
+    if not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0 and not signed:
+        raise ValueError(f"{name}: {value!r} is not a sum of finite numbers{'' if signed else ' from 0'}")
+    return kind(value)
 
 
 @dataclass(slots=True)
@@ -139,9 +158,9 @@ class DifferenceSums:
             if one.name == "shapes":
                 value = value and tuple(tuple(map(int, shape)) for shape in value)
             elif isinstance(default, list):
-                value = [type(default[0])(each) for each in value]
+                value = [told_sum(one.name, each, type(default[0])) for each in value]
             else:
-                value = type(default)(value)
+                value = told_sum(one.name, value, type(default), one.name in _SIGNED)
             setattr(found, one.name, value)
         return found
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.compare import OutputVerification
 
-_MODEL, _MANIFEST = "model.onnx", "result.json"
-
 
 def compared(
     original: Model,
@@ -94,7 +92,7 @@ def verified_in_parts(
             for answer in answers
             for number, (item, found) in enumerate(answer["batches"])
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
     batches.sort(key=lambda one: one[:2])  # of one file, a worker's order is that of the file
     found = summed(original, [differences for _, _, differences in batches], None, others)
@@ -104,10 +102,7 @@ def verified_in_parts(
 
 def folder_of(result: CompiledModel) -> Path | None:
     """Return the folder of a result that other processes can load; None if it is not saved as it is."""
-    path = result.model.path
-    loaded = path is not None and path.name == _MODEL and (path.parent / _MANIFEST).is_file()
-    folder = result.saved_to or (path.parent if loaded and path is not None else None)
-    return folder.absolute() if folder is not None and not result.edited else None
+    return result.saved_to.absolute() if result.saved_to is not None and not result.edited else None
 
 
 def verify_part(text: str, model: bytes) -> str:

@@ -62,12 +62,14 @@ class CauseGroup:
         why: The reason, with dots in place of names that differ.
         source: File and line of the rule, or empty.
         nodes: The nodes, in graph order.
+        advice: What else would help, which no change of the request does.
     """
 
     rule: str
     why: str
     source: str
     nodes: list[NodeElsewhere] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
         """Yield the group as text."""
@@ -83,6 +85,7 @@ class CauseGroup:
         if rest:
             more = f", and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
             yield f"  not tried: {', '.join(rest[:_SHOWN])}{more}"
+        yield from (f"  or: {text}" for text in self.advice)
 
 
 @dataclass
@@ -114,7 +117,7 @@ class Elsewhere:
         groups = [
             {
                 "rule": group.rule, "why": group.why, "source": group.source, "count": len(group.nodes),
-                "nodes": [dict(vars(node)) for node in group.nodes],
+                "nodes": [dict(vars(node)) for node in group.nodes], "advice": list(group.advice),
             }
             for group in self.groups
         ]  # fmt: skip
@@ -171,7 +174,8 @@ def _grouped(remarks: Mapping[str, Sequence[Remark]], away: Sequence[PlannedNode
         same = len({cause.why for _, cause in members}) == 1
         why = members[0][1].why if same else pattern.replace(SLOT, "...")
         nodes = [NodeElsewhere(node.name, node.operator, node.backend, cause.why) for node, cause in members]
-        found.append(CauseGroup(rule, why, source, nodes))
+        advice = (remark.advice for node, _ in members for remark in remarks.get(node.name, ()) if remark.advice)
+        found.append(CauseGroup(rule, why, source, nodes, list(dict.fromkeys(advice))))
     return sorted(found, key=lambda group: -len(group.nodes))
 
 

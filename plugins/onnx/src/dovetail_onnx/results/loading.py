@@ -98,7 +98,9 @@ def compiled_from(model: Model, saved: SavedFolder) -> CompiledModel:
     """Return the result for a model opened from one of its files; backends are not set yet."""
     model, found = annotated(model), saved.found
     plan = _plan_of(model, found) if found is not None else _plan_beside(model, saved.file)
-    return CompiledModel(model, plan, saved=cast("SavedResult", saved), artifacts=_artifacts_of(found))
+    place = found.folder if found is not None else None
+    saved_result = cast("SavedResult", saved)
+    return CompiledModel(model, plan, saved=saved_result, saved_to=place, artifacts=_artifacts_of(found))
 
 
 def _artifacts_of(found: FoundResult | None) -> ArtifactFolder | None:

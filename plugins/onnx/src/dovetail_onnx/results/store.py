@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.errors import DovetailError
 from dovetail.plugin import ResultStore
 
 if TYPE_CHECKING:
@@ -48,6 +50,15 @@ class FolderStore(ResultStore):
         from dovetail_onnx.results.loading import load_result
 
         return load_result(path, plugins)
+
+    def identity(self, path: Path) -> str:
+        """Return the digest of the manifest, which names the digests of all files."""
+        from dovetail_onnx.results.reading import find_result
+
+        found = find_result(path)
+        if found is None:
+            raise DovetailError(f"{path} holds no result", "`dovetail compile ... -o FOLDER` writes one")
+        return hashlib.sha256(found.manifest.text().encode()).hexdigest()
 
     def recognize(self, job: CompileJob) -> Recognition:
         """Check by cache key and content digest whether the model is the result of the same request."""

@@ -118,7 +118,7 @@ class Operators:
             return f"is of {where}, which the model does not import"
         sig = find_signature(domain, op_type, version)
         if sig is None:
-            return self._unknown(op_type, version) if domain == "" else ""
+            return self._unknown(op_type, version) if domain == "" and not _is_vendors(op_type, names) else ""
         return _ports(sig, inputs, outputs, blanks) or _attributes(sig, dict(attributes))
 
     def _call_problem(self, function, key: Key, inputs: int, outputs: int, blanks: tuple[int, ...]) -> str:
@@ -138,6 +138,15 @@ class Operators:
             return f"is an operator of opset {newer.version} or later; the model imports opset {version}"
         near = near_misses(op_type, _default_operators(), most=1)
         return "is not an operator of ONNX" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def _is_vendors(op_type: str, attributes: Collection[str]) -> bool:
+    """Check whether an operator of the default domain that ONNX lacks looks like a vendor's, not like a misspelling.
+
+    No operator of ONNX has an underscore in its name, and plugins of TensorRT have (`ROIAlign_TRT`), or the attribute
+    that its parser reads. Whether a backend takes it is decided where nodes are placed.
+    """
+    return "_" in op_type or "plugin_version" in attributes
 
 
 def _default_operators() -> Collection[str]:
