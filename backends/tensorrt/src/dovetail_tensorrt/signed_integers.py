@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import FreshNames, constant_of, dtype_of, input_of, name_of
 from dovetail.passes import Pass
-from dovetail_precision import QdqNode, qdq_of
+from dovetail_placement import QdqNode, qdq_of
 
 from dovetail_tensorrt.engine_backends import makes_engines
 
