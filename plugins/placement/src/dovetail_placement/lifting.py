@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FreshNames, dtype_of, gc_paused, input_of, insert_after_value, is_onnx
+from dovetail.ir import FreshNames, dtype_of, gc_paused, graph_of, input_of, insert_after_value, is_onnx
 from dovetail.planning import origin_of, set_origin
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 
@@ -49,12 +49,49 @@ def lift_conversions(model: Model, ctx: Context) -> bool:
     Returns:
         Whether anything changed.
     """
-    backends = [backend for backend in ctx.backends if lifts(backend) and ctx.refusals.given_up(backend.name) is None]
-    if not backends or not any(node.op_type == "DequantizeLinear" and is_onnx(node) for node in model.graph):
+    if not any(node.op_type == "DequantizeLinear" and is_onnx(node) for node in model.graph):
         return False
-    lifting = _Lifting(model, ctx, backends)
+    chosen = [backend for backend in ctx.backends if ctx.refusals.given_up(backend.name) is None]
+    own = [backend for backend in chosen if lifts(backend)]
+    reading = [backend for backend in chosen if backend.takes("", "DequantizeLinear")]
     with gc_paused():
-        return lifting.run()
+        folded = bool(reading) and _fold_biases(model, ctx, reading)
+        return bool(own) and _Lifting(model, ctx, own).run() or folded
+
+
+def _fold_biases(model: Model, ctx: Context, backends: Sequence[Backend]) -> bool:
+    """Fold the conversions of int32 constants, such as biases, where a backend takes those of other integers only."""
+    judges, count = ctx.analysis(Judges, model), 0
+    for node in list(model.graph):
+        qdq = qdq_of(node) if node.op_type == "DequantizeLinear" else None
+        if qdq is None or qdq.element != "int32" or any(qdq.parameters.zero_point):
+            continue
+        if any(judges.of(backend)(node).ok is False for backend in backends):
+            count += _fold(model.graph, qdq) is not None
+    if count:
+        ctx.count("biases in floats", count)
+        model.touch()
+    return bool(count)
+
+
+def _fold(graph: ir.Graph, qdq: QdqNode) -> ir.Value | None:
+    """Replace the conversion of a constant by its numbers, which are computed when they are read; return these."""
+    value, stored = qdq.floats, qdq.integers
+    if qdq.scale.integers is None or value.is_graph_output():
+        return None
+    numbers = ir.Value(name=value.name, type=value.type, shape=value.shape, const_value=dequantized(qdq.scale, value))
+    value.replace_all_uses_with(numbers)
+    _remove(qdq.node)
+    graph.register_initializer(numbers)
+    if not stored.uses() and not stored.is_graph_output():
+        del graph.initializers[str(stored.name)]
+    return numbers
+
+
+def _remove(node: ir.Node) -> None:
+    graph_of(node).remove(node, safe=True)
+    for value in node.outputs:
+        value.name = None
 
 
 class _Lifting:
@@ -94,23 +131,11 @@ class _Lifting:
             if node.op_type == operator and (qdq := qdq_of(node)) is not None and qdq.group is None:
                 yield qdq
 
-    # Weights
-
     def _lift_weight(self, qdq: QdqNode) -> bool:
-        """Replace the conversion of a weight by its numbers, which are computed when they are read."""
-        value, stored = qdq.floats, qdq.integers
-        if qdq.scale.integers is None or value.is_graph_output():
-            return False
-        numbers = ir.Value(
-            name=value.name, type=value.type, shape=value.shape, const_value=dequantized(qdq.scale, value)
-        )
-        set_lifted_scale(numbers, qdq.scale)
-        value.replace_all_uses_with(numbers)
-        self._remove(qdq.node)
-        self._graph.register_initializer(numbers)
-        if not stored.uses() and not stored.is_graph_output():
-            del self._graph.initializers[str(stored.name)]
-        return True
+        numbers = _fold(self._graph, qdq)
+        if numbers is not None:
+            set_lifted_scale(numbers, qdq.scale)
+        return numbers is not None
 
     # Operators that move integers
 
@@ -219,9 +244,9 @@ class _Lifting:
         for each in readers:
             each.floats.replace_all_uses_with(value, replace_graph_outputs=True)
         for each in readers:
-            self._remove(each.node)
+            _remove(each.node)
         if not qdq.integers.uses() and not qdq.integers.is_graph_output():
-            self._remove(qdq.node)
+            _remove(qdq.node)
         if clips:
             value = self._clipped(value)
         if outputs:
@@ -243,11 +268,6 @@ class _Lifting:
                 self._graph.outputs[index] = result
         insert_after_value(self._graph, value, relu)
         return result
-
-    def _remove(self, node: ir.Node) -> None:
-        self._graph.remove(node, safe=True)
-        for value in node.outputs:
-            value.name = None
 
 
 def _moves(node: ir.Node) -> bool:

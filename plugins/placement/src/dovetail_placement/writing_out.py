@@ -119,7 +119,8 @@ def refuse_unclaimed_parts(written: Sequence[WrittenOut], claiming: Claiming, ct
     found = False
     for each in written:
         own = lifts(each.backend)  # conversions are its own, or the host's
-        parts = [node for node in each.nodes if not (own and node.op_type in _CONVERSIONS)]
+        kept = [node for node in each.nodes if node.graph is not None]  # others were lifted or folded
+        parts = [node for node in kept if not (own and node.op_type in _CONVERSIONS)]
         lost = next((node for node in parts if _computes_floats(node) and not _is_claimed(node, each, claiming)), None)
         if lost is None:
             continue
