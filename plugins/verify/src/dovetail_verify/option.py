@@ -171,6 +171,7 @@ class VerifyResult(Option):
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
             verification.pace = verification.pace or (floats.pace if floats is not None else "")
             verification.doubts += _own_rounding(job, verification, data if held_out is None else held_out.judgment)
+            verification.doubts += _saturation(compiled, verification)
         if failure is not None:
             job.keep(compiled)
             raise GoalError(compiled, failure)
@@ -304,6 +305,12 @@ def _own_rounding(job: CompileJob, found: OutputVerification, data: object) -> l
 
     said = own_rounding(job.original, found, data, job.ctx) if job.recognized is None else ""
     return [said] if said else []
+
+
+def _saturation(compiled: CompiledModel, found: OutputVerification) -> list[str]:
+    from dovetail_verify.accuracy.trials import low_nodes
+
+    return found.saturation() if low_nodes(compiled.plan) else []
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:

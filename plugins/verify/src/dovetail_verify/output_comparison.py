@@ -40,6 +40,7 @@ class OutputComparison:
         open_because: Why two runs of the original differ in it, such as `random, because 'noise' (RandomNormal) has no
             seed`; empty for an output that it determines. Numbers of the others are not compared.
         perplexity: Of labels under rows of logits, that of the original and of the result; None without labels.
+        saturated: Whether every float of the original is -1, 0 or 1, as behind a Softmax of huge numbers.
     """
 
     name: str
@@ -58,6 +59,7 @@ class OutputComparison:
     agreement_db: float | None = None
     open_because: str = ""
     perplexity: tuple[float, float] | None = None
+    saturated: bool = False
 
     def left_open(self, because: str) -> OutputComparison:
         """Return the comparison of an output that is not determined: of its shape alone; itself without a reason."""
@@ -168,6 +170,7 @@ def comparison_of(name: str, total: DifferenceSums) -> OutputComparison:
         bool(total.margin_signal or total.labeled),
         total.kl / total.distributions if total.distributions else None,
         perplexity=total.perplexity,
+        saturated=0 < total.elements == total.saturated,
     )
 
 
