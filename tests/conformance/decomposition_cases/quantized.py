@@ -1,6 +1,7 @@
 """Operators on integers with scales."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
@@ -144,14 +145,13 @@ def convolutions():
         }
         attributes = {"group": 2, "pads": [1, 0, 1, 2], "strides": [2, 1], "channels_last": last}
         names = [name for name in inputs if name != "x"]
-        yield Case(
-            f"{kind} {last} columns {columns} bias {bias}",
-            "QLinearConv",
-            inputs,
-            attributes,
-            constants=names,
-            steps=ONE_STEP,
-        )
+        name = f"{kind} {last} columns {columns} bias {bias}"
+        yield Case(name, "QLinearConv", inputs, attributes, constants=names, steps=ONE_STEP)
+        if not last:
+            del attributes["channels_last"]
+            for opset in (13, 21):
+                held_in = {"constants": names if opset == 13 else ["w"], "opset": opset, "steps": ONE_STEP}
+                yield Case(f"{name} opset {opset}", "QLinearConv", inputs, attributes, domain="", **held_in)
 
 
 def products():
@@ -167,6 +167,14 @@ def products():
         more = {"bias": numbers(n, seed=3) if bias else None}
         inputs = {"A": held(kind, 2, 3, 8), "a_scale": np.float32(0.02), **b, **more}
         inputs["a_zero_point"] = None if zero == "none" else KINDS[kind](7)
+        if zero != "none" and not bias:
+            matrix = {"b": b["B"], "b_scale": b_scale, "b_zero_point": zeros[zero]}
+            if columns and zero == "one":
+                matrix["b_zero_point"] = np.repeat(zeros[zero], n)
+            operands = {"a": held(kind, 2, 3, 8), **scales("a", kind, 0.02), **matrix, **scales("y", kind, 3.0)}
+            found = Case(f"{kind} {weight} zero {zero} columns {columns}", "QLinearMatMul", operands, domain="")
+            yield replace(found, constants=[one for one in operands if one != "a"], steps=ONE_STEP, opset=13)
+            yield replace(found, constants=["b"], steps=ONE_STEP)
         name = f"{kind} {weight} zero {zero} columns {columns} bias {bias}"
         names = ["B", "b_scale", "b_zero_point", "a_scale", "a_zero_point"]
         yield Case(name, "MatMulIntegerToFloat", inputs, constants=names, open={"A": {0: "n"}})

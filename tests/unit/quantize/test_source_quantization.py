@@ -61,7 +61,7 @@ def test_the_scales_of_a_quantized_model_are_adopted_without_data_and_nothing_is
     assert {entry["source"] for entries in result.plan.values.values() for entry in entries} == {"source model"}
     assert operators(result).count("QuantizeLinear") == 4
     assert operators(result).count("DequantizeLinear") == 7
-    assert [(join.value, join.kind) for join in result.plan.joins] == []
+    assert [(join.value, join.kind) for join in result.plan.joins] == [("c", "dequantize")], "as the source has it"
     np.testing.assert_array_equal(result.run({"x": samples["x"][:1]})["y"], expected(proto, samples["x"][:1]))
 
 
@@ -69,10 +69,11 @@ def test_its_conversions_are_on_the_backend_whose_integers_they_have(compiled):
     _, model = with_integers(QUANTIZED)
     result = compiled(model, data=None)
 
-    on_host = {node.name for node in result.plan.nodes if node.backend == "host"}
-    assert on_host == {"qx", "dc", "out"}, "integers cross the border"
-    assert {node.region for node in result.plan.nodes if node.backend == "npu"} == {1}
-    assert any(remark.rule == "adopted" for remark in result.remarks)
+    assert {node.name for node in result.plan.nodes if node.backend == "host"} == {"out"}
+    (region,) = [region for region in result.regions if region.backend == "npu"]
+    assert region.nodes[0].endswith("_dequantize") and "x_dequantize" in region.nodes, "integers cross the border"
+    assert not {"qx", "dx", "qc", "dc"} & {node.name for node in result.model.graph}, "its own are lifted"
+    assert any(remark.rule == "source-scales" for remark in result.remarks)
 
 
 def test_a_weight_with_one_scale_serves_a_format_with_one_per_channel(compiled):
@@ -87,9 +88,8 @@ def test_two_scales_at_ports_that_share_one_are_separated_by_a_requantization(co
     proto, model = with_integers(QUANTIZED, pool_scale="sp")
     result = compiled(model, data=None)
 
-    (pooled,) = result.plan.values["p"]
+    read, pooled = result.plan.values["p"]
     assert pooled["scale"] == pytest.approx(0.02), "that of its input"
-    (read,) = result.plan.values["fp"]
     assert read["scale"] == pytest.approx(0.05), "as the source model has it"
     np.testing.assert_array_equal(result.run({"x": samples["x"][:1]})["y"], expected(proto, samples["x"][:1]))
 

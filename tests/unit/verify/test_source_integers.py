@@ -61,11 +61,21 @@ def nothing_is_near(monkeypatch):
     monkeypatch.setattr(source_integers, "distance_from_itself", lambda *_: 999.0)
 
 
+def test_the_kernels_of_the_original_compute_integers_of_which_less_would_be_left(nothing_is_near):
+    """ONNX Runtime is the second engine of cpu-int8, and rounds as it does in the original."""
+    compiled = dovetail.compile(net("QLinear"), "cpu-int8", data=DATA)
+    assert set(backends(compiled).values()) == {"cpu-int8"} and compiled.verification.worst_snr_db == np.inf
+    assert {region.engine for region in compiled.regions if region.backend == "cpu-int8"} == {"onnxruntime-cpu"}
+    (why,) = said(compiled)
+    assert why.startswith("cpu-int8:runtime=onnxruntime computes the original's own integers, because elsewhere")
+
+
 def test_the_host_computes_integers_of_which_less_would_be_left(nothing_is_near):
-    model = net("QDQ")
-    whole = dovetail.compile(model, "cpu-int8", data=DATA, all_integers=True)
+    """Where the request names the engine, no other one of the backend is tried."""
+    model, named = net("QDQ"), "cpu-int8:runtime=openvino"
+    whole = dovetail.compile(model, named, data=DATA, all_integers=True)
     assert set(backends(whole).values()) == {"cpu-int8"} and not said(whole)
-    compiled = dovetail.compile(model, "cpu-int8", data=DATA)
+    compiled = dovetail.compile(model, named, data=DATA)
     assert set(backends(compiled).values()) == {"host"} and compiled.verification.worst_snr_db == np.inf
     (why,) = said(compiled)
     assert why.startswith("the host computes the original's own integers, because elsewhere the worst output has SNR ")

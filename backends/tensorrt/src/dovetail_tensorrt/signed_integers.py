@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
-from dovetail.ir import FreshNames, constant_of, dtype_of, input_of, name_of
+from dovetail.ir import FreshNames, constant_of, input_of
 from dovetail.passes import Pass
-from dovetail_precision import QdqNode, qdq_of
+from dovetail_placement import QdqNode, qdq_of
 
 from dovetail_tensorrt.engine_backends import makes_engines
 
@@ -24,14 +24,13 @@ _ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear
 
 @dataclass(frozen=True)
 class SignedIntegers(Pass):
-    """Convert uint8 with the zero point 128 to int8 with zero, and int32 biases to floats.
+    """Convert uint8 with the zero point 128 to int8 with zero.
 
     Given:  %q = QuantizeLinear(%x, %scale, uint8 128)   %y = DequantizeLinear(%q, %scale, uint8 128)
     Result: %q = QuantizeLinear(%x, %scale, int8 0)   %y = DequantizeLinear(%q, %scale, int8 0)
 
     All floats are unchanged: the integers are shifted by 128, and saturate at the same numbers. uint8 with another zero
-    point represents numbers that int8 with the same scale cannot; it is left unchanged, with a remark. An int32
-    constant, such as a bias, is dequantized, because TensorRT only supports float biases.
+    point represents numbers that int8 with the same scale cannot; it is left unchanged, with a remark.
     """
 
     name = "signed-integers"
@@ -49,9 +48,7 @@ class SignedIntegers(Pass):
             if qdq is None or id(qdq.integers) in seen:
                 continue
             seen.add(id(qdq.integers))
-            if node.op_type == "DequantizeLinear" and qdq.element == "int32":
-                rewriter.fold(qdq)
-            elif qdq.element == "uint8":
+            if qdq.element == "uint8":
                 rewriter.sign(qdq)
         if rewriter.changed:
             model.touch()
@@ -65,22 +62,6 @@ class _Rewriter:
         self._graph, self._ctx = model.graph, ctx
         self._names = ctx.analysis(FreshNames, model)
         self.changed = False
-
-    def fold(self, qdq: QdqNode) -> None:
-        """Fold the dequantization of an int32 constant."""
-        stored, result = qdq.integers, qdq.floats
-        if not self._is_stored(stored) or result.is_graph_output() or any(qdq.parameters.zero_point):
-            return
-        tensor = constant_of(stored)
-        shape = [1] * len(tensor.shape.numpy())
-        if qdq.axis is not None:
-            shape[qdq.axis % len(shape)] = -1
-        scale = np.asarray(qdq.parameters.scale, np.float32).reshape(shape if qdq.axis is not None else ())
-        floats = (tensor.numpy().astype(np.float32) * scale).astype(dtype_of(result).numpy())
-        result.replace_all_uses_with(self._constant(name_of(result), floats))
-        self._graph.remove(qdq.node, safe=True)
-        self._ctx.count("biases in floats")
-        self.changed = True
 
     def sign(self, qdq: QdqNode) -> None:
         """Convert uint8 to int8, if all conversions of the value have the zero point 128."""

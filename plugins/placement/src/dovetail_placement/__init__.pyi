@@ -12,6 +12,7 @@ from dovetail_placement.place import replace_observer as replace_observer
 from dovetail_placement.regions.topological import numbered_or_formed as numbered_or_formed
 from dovetail_placement.search.graph import Edge as Edge, SearchGraph as SearchGraph
 from dovetail_placement.search.shape_arithmetic import ShapeArithmetic as ShapeArithmetic
+from dovetail_placement.source_scales import QdqNode as QdqNode, qdq_of as qdq_of
 from dovetail_placement.strategies.every_node import Autocast as Autocast
 from dovetail_placement.strategies.role_changes import EditPlace as EditPlace
 from dovetail_placement.strategies.roles import Roles as Roles

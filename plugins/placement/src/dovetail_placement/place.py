@@ -19,6 +19,8 @@ from dovetail_placement.edits import apply_edits
 from dovetail_placement.empty_backends import remark_empty_backends
 from dovetail_placement.fix_ups import fix_up_claims, remark_declined, remedies_of
 from dovetail_placement.legality import Judges
+from dovetail_placement.lifting import RULE as SOURCE_SCALES
+from dovetail_placement.lifting import lift_conversions
 from dovetail_placement.open_extents import remark_open_extents
 from dovetail_placement.pins import Pins
 from dovetail_placement.preparing import fuse_offered, refuse_unclaimed
@@ -66,6 +68,7 @@ class Place(Pass):
         """
         known = [*ctx.remarks, *ctx.refusals.remarks(backend.name for backend in ctx.backends)]
         ctx.remarks[:] = known
+        lifted = lift_conversions(model, ctx)
         fused = fuse_offered(model, ctx, lambda: _pinned(model, ctx)[0])
         known = list(ctx.remarks)
         claiming = _claims(model, ctx)
@@ -73,7 +76,9 @@ class Place(Pass):
             return True
         written = write_out_unclaimed(model, ctx, claiming)
         if written:
-            known += [remark for remark in ctx.remarks[len(known) :] if remark.rule == WriteOutNode.name]
+            lift_conversions(model, ctx)
+            told = (WriteOutNode.name, SOURCE_SCALES)
+            known += [remark for remark in ctx.remarks[len(known) :] if remark.rule in told]
             ctx.remarks[:] = known  # all backends claim again, on the written out graph
             claiming = _claims(model, ctx)
             if refuse_unclaimed_parts(written, claiming, ctx):
@@ -92,7 +97,7 @@ class Place(Pass):
         remark_open_extents(claiming, ctx)
         if ctx.remedies_for:
             ctx.remedies = remedies_of(claiming, ctx.remedies_for)
-        return bool(edited or fused or written)
+        return bool(edited or fused or written or lifted)
 
 
 def claim_on(node: ir.Node) -> Claim | None:

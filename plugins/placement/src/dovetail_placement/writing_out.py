@@ -1,4 +1,7 @@
-"""Operators of ONNX Runtime that no chosen backend takes, written in standard ONNX for one that takes the result.
+"""Operators that no chosen backend takes, written in simpler standard ones for a backend that takes these.
+
+These are ONNX Runtime's own operators, and those on integers with scales: between DequantizeLinear and QuantizeLinear,
+these become operators on floats, which backends quantize.
 
 Like a fusion, this is an edit and part of the plan. If the backend does not claim all nodes that compute floats, the
 edit is refused for it, so that the next round of decisions begins with the operator.
@@ -16,6 +19,7 @@ from dovetail_transforms.decompositions import ON_REQUEST, WriteOutNode, is_know
 from dovetail_transforms.decompositions.formula import operator_of, result_of
 
 from dovetail_placement.anchors import Anchors
+from dovetail_placement.lifting import lifts
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,18 +30,22 @@ if TYPE_CHECKING:
     from dovetail_placement.claiming import Claiming
 
 
+_QUANTIZE = "QuantizeLinear"
+_CONVERSIONS = {_QUANTIZE, "DequantizeLinear"}
+
+
 class WrittenOut(NamedTuple):
     """An operator that was written out for a backend.
 
     Attributes:
         nodes: The nodes in its place.
-        result: The one that computes the first result that is read.
+        core: The one that has the name of the operator's node.
         operator: The operator.
         backend: The backend.
     """
 
     nodes: Sequence[ir.Node]
-    result: ir.Node
+    core: ir.Node
     operator: str
     backend: Backend
 
@@ -66,10 +74,9 @@ def write_out_unclaimed(model: Model, ctx: Context, claiming: Claiming) -> list[
     edits = [anchors.recorded(Edit(editor.name, node.name or ""), node) for node, _ in sites]
     written = []
     for (node, backend), edit in zip(sites, edits):
-        operator, name, value = operator_of(node), node.name or "", result_of(node)
-        result = value.name if value is not None else None
+        operator, name = operator_of(node), node.name or ""
         outcome = editor.write(model, node, names)
-        made = editor.made(outcome, result)
+        made = editor.made(outcome, name)
         if made is None:
             continue
         ctx.round.edits.append(edit)
@@ -87,16 +94,17 @@ def _taker(node: ir.Node, model: Model, ctx: Context) -> Backend | None:
     result = result_of(node)
     if operator_of(node) in ON_REQUEST or result is None or result.dtype is None:
         return None
-    if not result.dtype.is_floating_point():
-        return None  # arithmetic on integers stays where a kernel does it
     needed = operators_needed(node, model.ir.opset_imports)
     if isinstance(needed, Refusal):
         ctx.remark("missed", node, WriteOutNode.name, f"not written out: {needed.text}", source=needed.source)
         return None
+    if not result.dtype.is_floating_point() and _QUANTIZE not in needed:
+        return None  # arithmetic on integers without a scale stays where a kernel does it
     key = WriteOutNode().key(node)
     for backend in ctx.backends:
         declined = ctx.refusals.given_up(backend.name) is not None or key in ctx.refusals.nodes(backend.name)
-        if not declined and all(backend.takes("", operator) for operator in needed):
+        wanted = needed - _CONVERSIONS if lifts(backend) else needed
+        if not declined and all(backend.takes("", operator) for operator in wanted):
             return backend
     return None
 
@@ -110,16 +118,17 @@ def refuse_unclaimed_parts(written: Sequence[WrittenOut], claiming: Claiming, ct
     """
     found = False
     for each in written:
-        lost = next(
-            (node for node in each.nodes if _computes_floats(node) and not _is_claimed(node, each, claiming)), None
-        )
+        own = lifts(each.backend)  # conversions are its own, or the host's
+        kept = [node for node in each.nodes if node.graph is not None]  # others were lifted or folded
+        parts = [node for node in kept if not (own and node.op_type in _CONVERSIONS)]
+        lost = next((node for node in parts if _computes_floats(node) and not _is_claimed(node, each, claiming)), None)
         if lost is None:
             continue
         verdict = claiming.view_of(each.backend).verdict(lost)
         why = "; ".join(reason.text for reason in verdict.reasons if verdict.ok is False)
         why = why or f"its strategy '{ctx.strategy_of(each.backend)}' leaves it"
         text = f"{each.operator} is not written out: {each.backend.name} leaves its {lost.op_type}: {why}"
-        ctx.refuse(each.result, each.backend.name, text, rule=WriteOutNode.name)
+        ctx.refuse(each.core, each.backend.name, text, rule=WriteOutNode.name)
         found = True
     return found
 

@@ -10,7 +10,6 @@ from dovetail_precision.ranges.interval_arithmetic import (
     is_integer as is_integer,
 )
 from dovetail_precision.ranges.range import Range as Range
-from dovetail_precision.source_quantization import QdqNode as QdqNode, qdq_of as qdq_of
 
 dovetail_api: int
 

@@ -19,6 +19,7 @@ from dovetail_placement.place import claim_on
 from dovetail_placement.regions.form_regions import number_regions
 from dovetail_placement.regions.limits import refuse_regions
 
+from dovetail_precision.adopted_conversions import place_qdq
 from dovetail_precision.choices import FormatChoice
 from dovetail_precision.constraints import holds_bodies
 from dovetail_precision.conversions import Conversion, PlannedTypes, before_widening, find_conversions
@@ -28,7 +29,6 @@ from dovetail_precision.problem_builder import build_problem
 from dovetail_precision.ranges.overflow import OverflowAnalysis
 from dovetail_precision.ranges.range import NARROW
 from dovetail_precision.sharing_groups import quantized_forms
-from dovetail_precision.source_quantization import place_qdq
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from dovetail.ir import Format, float_format, input_of, is_onnx
 from dovetail.planning import HOST, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
+from dovetail_placement.source_scales import is_qdq, weight_of
 
 from dovetail_precision.constraints import type_equalities
 from dovetail_precision.graph_patterns import find_recurrent_io
-from dovetail_precision.source_quantization import is_qdq, weight_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -10,8 +10,7 @@ from dovetail.ir import Format, float_format, name_of
 from dovetail.planning import ParameterRule, PortRule, get_placement, placement_of
 from dovetail_onnx.signatures import Signatures, input_name, output_name
 from dovetail_placement.place import claim_on
-
-from dovetail_precision.source_quantization import dequantizing, is_qdq, quantizing
+from dovetail_placement.source_scales import dequantizing, is_qdq, lifted_scale, quantizing
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -150,7 +149,7 @@ class Grouping:
     def _tie(self, tie: Tie) -> None:
         """Unite the ports of one node."""
         members = tie.members
-        if tie.mode == "output":
+        if tie.mode == "output" or sum(not use.is_output for use, _ in members) > 1 and self._differ(members):
             members = sorted(members, key=lambda member: not member[0].is_output)
         read = tie.read_elsewhere(self._by_form) if tie.mode == "consumer" else []
         first = members[0][1]
@@ -162,6 +161,11 @@ class Grouping:
             form.follows |= bool(read)
         for other in read:
             self._join(first, other)
+
+    def _differ(self, members: Sequence[tuple[Use, QuantizedForm]]) -> bool:
+        """Check whether the source model has several scales for ports; inputs are then converted to the output's."""
+        known = {self._adopted[id(form.group)] for _, form in members if id(form.group) in self._adopted}
+        return len(known) > 1
 
     def fuse(self, form: QuantizedForm, rule: PortRule, results: Mapping[tuple[int, Format], QuantizedForm]) -> None:
         """Let a value follow the result of the node fused with its producer, unless that is in floats."""
@@ -265,7 +269,7 @@ def _contested_formats(flat: FlatGraph) -> set[Format]:
     seen: dict[int, Mapping[str, PortRule]] = {}
     adopted = False
     for node in flat.nodes:
-        claim, adopted = claim_on(node), adopted or is_qdq(node)
+        claim, adopted = claim_on(node), adopted or is_qdq(node) or _has_lifted_scale(node)
         if claim is None or id(claim.rules) in seen:
             continue
         seen[id(claim.rules)] = claim.rules
@@ -273,6 +277,10 @@ def _contested_formats(flat: FlatGraph) -> set[Format]:
             for format_, parameters in rule.parameters.items():
                 rules.setdefault(format_, set()).add(parameters)
     return {format_ for format_, known in rules.items() if len(known) > 1 or adopted}
+
+
+def _has_lifted_scale(node: ir.Node) -> bool:
+    return any(value is not None and lifted_scale(value) is not None for value in (*node.inputs, *node.outputs))
 
 
 def _has_quantized_port(node: ir.Node) -> bool:
@@ -342,6 +350,9 @@ def _adopted(value: ir.Value, format_: Format, computed: bool) -> Parameters | N
         format_: The format.
         computed: Whether its producer computes it in this format.
     """
+    lifted = lifted_scale(value)
+    if lifted is not None:
+        return lifted.parameters_in(format_, value)
     qdq = dequantizing(value)
     if qdq is None and computed:
         qdq = next((one for one in quantizing(value) if one.fits(format_)), None)

@@ -14,8 +14,8 @@ from dovetail.passes import Pass
 from dovetail.planning import Parameters, QuantizedValue, placement_of
 from dovetail.text import pluralize
 from dovetail_onnx.partial_tensors import slabs_of
+from dovetail_placement.source_scales import weight_of
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
-from dovetail_precision.source_quantization import dequantizing, weight_of
 from dovetail_runtime.data_workers import data_workers
 
 from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales, slices
@@ -27,6 +27,7 @@ from dovetail_quantize.parameters import (
     range_of_source,
     repeated,
     replayed_parameters,
+    source_scale,
     watchers_of,
     weight_scale_for_bias,
 )
@@ -125,14 +126,12 @@ class _Calibration:
             if one.rule.factors:
                 node = one.uses[0].node
                 factors = [self._parameters_at(node, port, by_use, one) for port in one.rule.factors]
-                product, qdq = (
-                    _in_all_groups(product_of_scales(one.format, factors), one.format, node),
-                    dequantizing(one.value),
-                )
+                product = _in_all_groups(product_of_scales(one.format, factors), one.format, node)
                 if not self._fits(product, one, node):
                     continue
-                if qdq is not None and is_adopted(qdq, one.format, product, one.value.shape):
-                    self._set([one], repeated(qdq.parameters, one.format, one.value.shape), "source model")
+                scale = source_scale(one.value)
+                if scale is not None and is_adopted(scale, one.format, product, one.value):
+                    self._set([one], repeated(scale.parameters, one.format, one.value.shape), "source model")
                 else:
                     self._set([one], product, f"{one.rule.scale} of {node.name}")
 

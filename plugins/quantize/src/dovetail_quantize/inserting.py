@@ -18,8 +18,8 @@ from dovetail.ir import (
 )
 from dovetail.planning import HOST, Placement, Step, placement_of, set_placement
 from dovetail_placement.conversions import ConversionPlacement, ConversionSteps
+from dovetail_placement.source_scales import QdqNode, dequantizing, quantizing, weight_of
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
-from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing, weight_of
 
 from dovetail_quantize.blocks import ENERGY, BlockWeight, block_constants
 from dovetail_quantize.integers import parameters_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Model
     from dovetail.passes import Context
-    from dovetail.planning import QuantizedValue
+    from dovetail.planning import Parameters, QuantizedValue
     from onnx_ir._core import Usage
 
 
@@ -87,7 +87,7 @@ class Inserter:
         for one, quantized in forms:
             if quantized.parameters is None:
                 self._store_blocks(one, weight)
-            elif not is_adopted(dequantizing(value), one.format, quantized.parameters, value.shape):
+            elif not _has_integers(dequantizing(value), one.format, quantized.parameters):
                 self._store(one, quantized, weight)
         producer = value.producer()
         if not value.uses() and producer is not None:
@@ -246,7 +246,7 @@ class _Conversions:
         return node
 
     def _is_adopted(self, qdq: QdqNode | None, form: tuple[QuantizedForm, QuantizedValue]) -> bool:
-        return is_adopted(qdq, form[0].format, parameters_of(form[1]), self._value.shape)
+        return _has_integers(qdq, form[0].format, parameters_of(form[1]))
 
     def _crossing(self, reader: str) -> str:
         """Return the backend that dequantizes for a reader on another backend."""
@@ -316,6 +316,11 @@ class _Conversions:
         name = value.name
         value.name = self._inserter.names.fresh(f"{name}_{made.expressed}")
         result.name = name
+
+
+def _has_integers(qdq: QdqNode | None, format_: Format, parameters: Parameters) -> bool:
+    """Check whether a conversion of the source model yields the integers of a quantized value."""
+    return qdq is not None and qdq.fits(format_) and is_adopted(qdq.scale, format_, parameters, qdq.floats)
 
 
 def _stored(format_: Format) -> Format:

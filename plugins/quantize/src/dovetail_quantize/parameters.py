@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.ir import dtype_of, is_onnx, name_of
+from dovetail.ir import is_onnx, name_of
 from dovetail.planning import ObserverChoice, Parameters, parse_quantized_values
-from dovetail_precision.source_quantization import QdqNode, dequantizing, quantizing
+from dovetail_placement.source_scales import SourceScale, dequantizing, lifted_scale, quantizing
 
 from dovetail_quantize.integers import (
     integer_bounds,
@@ -43,15 +43,22 @@ def repeated(parameters: Parameters, format_: Format, shape: ir.Shape | None) ->
     return Parameters(parameters.scale * number, parameters.zero_point * number)
 
 
-def is_adopted(qdq: QdqNode | None, format_: Format, parameters: Parameters, shape: ir.Shape | None) -> bool:
-    """Check whether a conversion of the source model yields the integers of a quantized value.
+def is_adopted(scale: SourceScale | None, format_: Format, parameters: Parameters, value: ir.Value) -> bool:
+    """Check whether the source model's integers of a value are those of a quantized value.
 
     Products of scales may differ in the last digits, because they were multiplied in another order.
     """
-    if qdq is None or not qdq.fits(format_):
+    found = scale.parameters_in(format_, value) if scale is not None else None
+    if found is None:
         return False
-    own = repeated(qdq.parameters, format_, shape)
+    own = repeated(found, format_, value.shape)
     return own.zero_point == parameters.zero_point and np.allclose(own.scale, parameters.scale, rtol=1e-5, atol=0)
+
+
+def source_scale(value: ir.Value) -> SourceScale | None:
+    """Return the scale with which the source model has a value in integers before it is read; None if it has none."""
+    qdq = dequantizing(value)
+    return lifted_scale(value) if qdq is None else qdq.scale
 
 
 def range_of_source(leaders: Iterable[QuantizedForm]) -> Parameters | None:
@@ -61,21 +68,14 @@ def range_of_source(leaders: Iterable[QuantizedForm]) -> Parameters | None:
     """
     low, high, format_ = np.inf, -np.inf, None
     for form in leaders:
-        qdq = dequantizing(form.value)
-        if qdq is None and len(form.value.uses()) == 1:
-            qdq = next(quantizing(form.value), None)
-        if qdq is None or form.format.axis is not None or qdq.axis is not None:
+        scale = source_scale(form.value)
+        if scale is None and len(form.value.uses()) == 1:
+            scale = next((qdq.scale for qdq in quantizing(form.value)), None)
+        if scale is None or form.format.axis is not None or scale.axis is not None:
             return None
-        smallest, largest = _bounds(qdq)
+        smallest, largest = scale.bounds()
         low, high, format_ = min(low, smallest), max(high, largest), form.format
     return parameters_of_range(format_, np.float64(low), np.float64(high)) if format_ is not None else None
-
-
-def _bounds(qdq: QdqNode) -> tuple[float, float]:
-    bits = dtype_of(qdq.integers).bitwidth
-    smallest = 0 if qdq.element.startswith("u") else -(1 << (bits - 1))
-    (scale,), (zero,) = qdq.parameters
-    return (smallest - zero) * scale, (smallest + (1 << bits) - 1 - zero) * scale
 
 
 def replayed_parameters(plan: Plan | None, values: Iterable[QuantizedForm]) -> dict[int, Parameters]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.passes import Pass
 
 from dovetail_quantize.inserting import insert_conversions
+from dovetail_quantize.restored_conversions import restore_conversions
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -25,6 +26,9 @@ class Quantize(Pass):
     There is one conversion per value and quantized value. The backend's `border` entry decides whether integers or
     floats cross a region border. An int32 accumulator that leaves a region needs no conversion, because the operator's
     float result represents it.
+
+    Conversions of the source that left the graph before placement, for backends with scales of their own, are restored
+    where a value is read in floats.
     """
 
     name = "quantize"
@@ -35,4 +39,5 @@ class Quantize(Pass):
         """Insert the conversions of all quantized values."""
         revision = model.revision
         insert_conversions(model, ctx)
+        restore_conversions(model, ctx)
         return model.revision != revision

@@ -131,6 +131,17 @@ class OutputVerification:
                 "measured_on": self.held_back, "too_few": self.too_few, "pace": self.pace,
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
+    def saturation(self) -> list[str]:
+        """Say of which exact outputs the SNR is no measure, because the original computes nothing but -1, 0 and 1."""
+        names = [f"'{output.name}'" for output in self.outputs if output.saturated and output.snr_db == math.inf]
+        if not names:
+            return []
+        who = f"{', '.join(names)} {'holds' if len(names) == 1 else 'hold'} nothing but -1, 0 and 1 for these inputs"
+        return [
+            f"{who}, as behind a saturated Softmax, Sigmoid or Tanh: that they are equal says nothing about the numbers "
+            "before; `dovetail verify --layers` compares those, and inputs like real ones show what is lost"
+        ]
+
     def lines(self) -> list[str]:
         """Return report lines: the inputs, then one line per output."""
         shapes = ", ".join(f"{name} {'x'.join(map(str, shape)) or 'scalar'}" for name, shape in self.shapes.items())

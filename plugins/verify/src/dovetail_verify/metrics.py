@@ -66,6 +66,7 @@ class DifferenceSums:
         surprise: Sums over labeled rows of logits of -log p(label), in original and result; see `perplexity`.
         shared, union: Counts of findings (indices, or rows of them) in both, and in either.
         elements, equal: Count of elements, and of exactly equal ones.
+        saturated: Count of floats of the original that are -1, 0 or 1.
         kl, distributions: Sum of the divergences of rows of logits or probabilities in nats, and count of these rows.
     """
 
@@ -91,6 +92,7 @@ class DifferenceSums:
     union: int = 0
     elements: int = 0
     equal: int = 0
+    saturated: int = 0
     kl: float = 0.0
     distributions: int = 0
 
@@ -173,6 +175,7 @@ class DifferenceSums:
         x, y = a[finite], b[finite]
         self.elements += a.size
         self.equal += int(np.count_nonzero(a == b))
+        self.saturated += int(np.count_nonzero((a == 0) | (np.abs(a) == 1)))
         self.signal += float(x @ x)
         self.energy += float(y @ y)
         self.product += float(x @ y)

@@ -171,6 +171,7 @@ class VerifyResult(Option):
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
             verification.pace = verification.pace or (floats.pace if floats is not None else "")
             verification.doubts += _doubts_about(job, verification, data if held_out is None else held_out.judgment)
+            verification.doubts += _saturation(compiled, verification)
             compiled.add_comparison()
         if failure is not None:
             job.keep(compiled)
@@ -304,6 +305,12 @@ def _doubts_about(job: CompileJob, found: OutputVerification, data: object) -> l
     from dovetail_verify.own_kernels import doubts_about
 
     return doubts_about(job.original, found, data, job.ctx) if job.recognized is None else []
+
+
+def _saturation(compiled: CompiledModel, found: OutputVerification) -> list[str]:
+    from dovetail_verify.accuracy.trials import low_nodes
+
+    return found.saturation() if low_nodes(compiled.plan) else []
 
 
 def _not_verified(job: CompileJob, error: DovetailError) -> Remark:

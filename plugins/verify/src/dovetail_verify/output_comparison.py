@@ -41,6 +41,7 @@ class OutputComparison:
             seed`; empty for an output that it determines. Numbers of the others are not compared.
         hidden: How many of `non_finite` are NaN in the original, and numbers in the result.
         perplexity: Of labels under rows of logits, that of the original and of the result; None without labels.
+        saturated: Whether every float of the original is -1, 0 or 1, as behind a Softmax of huge numbers.
     """
 
     name: str
@@ -60,6 +61,7 @@ class OutputComparison:
     open_because: str = ""
     perplexity: tuple[float, float] | None = None
     hidden: int = 0
+    saturated: bool = False
 
     def left_open(self, because: str) -> OutputComparison:
         """Return the comparison of an output that is not determined: of its shape alone; itself without a reason."""
@@ -172,6 +174,7 @@ def comparison_of(name: str, total: DifferenceSums) -> OutputComparison:
         total.kl / total.distributions if total.distributions else None,
         perplexity=total.perplexity,
         hidden=total.hidden,
+        saturated=0 < total.elements == total.saturated,
     )
 
 

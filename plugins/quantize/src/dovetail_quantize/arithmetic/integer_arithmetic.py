@@ -21,7 +21,7 @@ from dovetail.planning import (
     set_placement,
 )
 from dovetail_onnx.signatures import Signatures, input_name, output_name
-from dovetail_precision.source_quantization import qdq_of
+from dovetail_placement.source_scales import qdq_of
 
 from dovetail_quantize.arithmetic.averages import lower_average_pool, lower_global_average, lower_reduced_sum
 from dovetail_quantize.arithmetic.fused_functions import fused_functions, lower_fused

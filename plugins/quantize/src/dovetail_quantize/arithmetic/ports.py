@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from dovetail.ir import dtype_name, dtype_of, input_of, is_onnx, shape_of
 from dovetail.planning import get_placement
-from dovetail_precision.source_quantization import QdqNode, dequantizing, qdq_of
+from dovetail_placement.source_scales import QdqNode, dequantizing, qdq_of
 
 
 class NotIntegerError(Exception):

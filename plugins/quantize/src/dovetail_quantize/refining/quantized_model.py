@@ -15,8 +15,8 @@ from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, constant_of, input_of, name_of
 from dovetail.planning import extract, given_regions
 from dovetail.plugin import RegionModel, TemporaryFolder
+from dovetail_placement.source_scales import is_qdq
 from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
-from dovetail_precision.source_quantization import is_qdq
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.region_runner import RegionRunner
 from dovetail_runtime.serialize import needs_file, write_scratch

@@ -15,6 +15,7 @@ from dovetail.plugin import Editor
 from dovetail.text import did_you_mean
 
 from dovetail_transforms.decompositions.formula import Formula, operator_of, result_of
+from dovetail_transforms.decompositions.rules.all_rules import LOWEST as LOWEST_OF
 from dovetail_transforms.decompositions.rules.all_rules import RULES
 from dovetail_transforms.rewriting import NotRewritten, Rewrite, RewriteOutcome, rewrite_node
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 LOWEST = 17
-"""The opset from which on nodes are decomposed; `normalize` raises older models."""
+"""The opset from which on nodes are decomposed, most operators on integers from 13 on; `normalize` raises models."""
 
 _SOURCE = "dovetail_transforms/decompositions/rules"
 
@@ -62,7 +63,7 @@ def operators_needed(node: ir.Node, opsets: Opsets | None = None) -> Set[str] | 
     if not is_known(node):
         return Refusal(f"{operator_of(node)} has no decomposition", _SOURCE)
     version = _default_version(node, opsets)
-    if version < LOWEST:
+    if version < _lowest(node):
         return Refusal(_too_old(node, version), _SOURCE)
     taken = [node.name, *(value.name for value in (*node.inputs, *node.outputs) if value is not None)]
     trial = Formula(node, FreshNames(taken), version)
@@ -88,7 +89,7 @@ def decompose_node(node: ir.Node, names: FreshNames, version: int) -> RewriteOut
     Returns:
         The new nodes, or why there are none.
     """
-    if version < LOWEST:
+    if version < _lowest(node):
         return RewriteOutcome(_too_old(node, version))
     read, graph = list(node.inputs), graph_of(node)
     outcome = rewrite_node(_rewrite(node.domain, node.op_type), node, names, version)
@@ -181,17 +182,15 @@ class WriteOutNode(Editor):
 
     def write(self, model: Model, node: ir.Node, names: FreshNames) -> RewriteOutcome:
         """Write `node` out. The caller marks the model as changed."""
-        key, result = self.key(node), result_of(node)
-        name = None if result is None else result.name
+        key, name, result = self.key(node), node.name, result_of(node)
         outcome = decompose_node(node, names, model.opset)
-        made = self.made(outcome, name)
-        if made is not None:
+        if result is not None and (made := self.made(outcome, name)) is not None:
             set_key(made, key)
         return outcome
 
-    def made(self, outcome: RewriteOutcome, result: str | None) -> ir.Node | None:
-        """Return the node that computes a result, by its name; None for a node of which nothing was read."""
-        return next((new for new in outcome.nodes if any(value.name == result for value in new.outputs)), None)
+    def made(self, outcome: RewriteOutcome, name: str | None) -> ir.Node | None:
+        """Return the node that has the name of the one that was written out."""
+        return next((new for new in outcome.nodes if new.name == name), None)
 
     def apply(self, model: Model, node: ir.Node, side: str, ctx: Context) -> Sequence[ir.Node]:
         """Write `node` out.
@@ -207,8 +206,12 @@ class WriteOutNode(Editor):
         return self.write(model, node, ctx.analysis(FreshNames, model)).nodes
 
 
+def _lowest(node: ir.Node) -> int:
+    return LOWEST_OF.get(operator_of(node), LOWEST)
+
+
 def _too_old(node: ir.Node, version: int) -> str:
-    return f"{node.op_type} is written in opset {LOWEST} or newer, and the model has opset {version}"
+    return f"{node.op_type} is written in opset {_lowest(node)} or newer, and the model has opset {version}"
 
 
 def _default_version(node: ir.Node, opsets: Opsets | None) -> int:

@@ -140,6 +140,13 @@ class Formula(Replacement):
         ports = zip(self._signature.outputs, self.node.outputs)
         return any(port.name == name and _is_read(value) for port, value in ports)
 
+    def core(self, value: ir.Value) -> ir.Value:
+        """Give the name of the node to the one that computes `value`, not to the one that computes the result."""
+        producer = value.producer()
+        assert producer is not None, "it was made here"
+        producer.name = self.node.name
+        return value
+
     def fresh(self, what: str) -> str:
         """Return an unused name for a value or a node of a body."""
         return self._names.fresh(f"{self.node.name or self.node.op_type}_{what}")
@@ -310,8 +317,13 @@ class Formula(Replacement):
         return self.Squeeze(x, self.integers(axes, "axes"))
 
     def scalar(self, x: ir.Value) -> ir.Value:
-        """Return a value of one element without axes."""
-        return x if rank(x) == 0 else self.Reshape(x, self.integers([], "scalar"))
+        """Return a value of one element without axes; a constant stays one."""
+        if rank(x) == 0:
+            return x
+        known = self.known(x)
+        return (
+            self.Reshape(x, self.integers([], "scalar")) if known is None else self.tensor(known.reshape(()), "scalar")
+        )
 
     # Arithmetic
 

@@ -38,6 +38,9 @@ FAMILIES = (
     former,
 )
 
+LOWEST: Mapping[str, int] = dict.fromkeys(quantized.FROM_LOWEST, quantized.LOWEST)
+"""The opset from which on an operator is written out, where that is older than for the others."""
+
 ON_REQUEST = frozenset({"com.microsoft.DynamicQuantizeLSTM", "com.microsoft.MoE", "com.microsoft.QMoE"})
 """Operators that are only written out on request: the nodes compute more, or other numbers than a kernel does."""
 

@@ -25,10 +25,30 @@ if TYPE_CHECKING:
     Results = Sequence[ir.Value | None]
 
 
-def _real(op: Formula, value: ir.Value, scale: ir.Value, zero: ir.Value | None) -> ir.Value:
-    """Return the numbers that integers of one scale stand for."""
-    zeros = [] if zero is None else [op.scalar(zero)]
-    return op.DequantizeLinear(value, op.scalar(scale), *zeros)
+def _real(op: Formula, value: ir.Value, scale: ir.Value, zero: ir.Value | None, axis: int | None = None) -> ir.Value:
+    """Return the numbers that integers stand for, of one scale or of one per index of an axis."""
+    _check_zero_point(op, zero, dtype_of(value))
+    if axis is None or op.extent(scale, 0) == 1 or op.rank(scale) == 0:
+        return op.DequantizeLinear(value, op.scalar(scale), *([] if zero is None else [op.scalar(zero)]))
+    op.refuse_if(op.rank(scale) > 1, "its scales have several axes")
+    if zero is not None and (op.rank(zero) == 0 or op.extent(zero, 0) == 1):
+        zero = _repeated(op, zero, scale)
+    return op.DequantizeLinear(value, scale, *([] if zero is None else [zero]), axis=axis)
+
+
+def _repeated(op: Formula, one: ir.Value, like: ir.Value) -> ir.Value:
+    """Return a value of one element as often as another one has elements; a constant stays one."""
+    import numpy as np
+
+    known, count = op.known(one), op.extent(like, 0)
+    if known is None or count is None:
+        return op.Expand(op.scalar(one), op.Shape(like))
+    return op.tensor(np.repeat(known.reshape(-1), count), "repeated")
+
+
+def _check_zero_point(op: Formula, zero: ir.Value | None, dtype: ir.DataType) -> None:
+    if zero is not None and dtype_of(zero) != dtype:
+        op.refuse(f"its zero point '{zero.name}' is {dtype_of(zero).name}, and its integers are {dtype.name}")
 
 
 def _input(op: Formula, name: str, stem: str) -> ir.Value:
@@ -37,6 +57,7 @@ def _input(op: Formula, name: str, stem: str) -> ir.Value:
 
 def _integers(op: Formula, value: ir.Value, scale: ir.Value, zero: ir.Value | None, dtype: ir.DataType) -> ir.Value:
     """Return integers of one scale that stand for numbers, in a type that the zero point has, too."""
+    _check_zero_point(op, zero, dtype)
     zero = op.number(0, dtype, "zero_point") if zero is None else op.scalar(zero)
     return op.QuantizeLinear(value, op.scalar(scale), zero)
 
@@ -56,18 +77,18 @@ def _multiplied(op: Formula) -> ir.Value:
 
 
 def _of_pair(op: Formula, operator: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
-    return _output(op, operator(_input(op, "A", "A"), _input(op, "B", "B")), "C", dtype_of(op.required("A")))
+    return _output(op, op.core(operator(_input(op, "A", "A"), _input(op, "B", "B"))), "C", dtype_of(op.required("A")))
 
 
 def _sigmoid(op: Formula) -> ir.Value:
     """Sigmoid of the real numbers that the input represents."""
-    return _output(op, op.Sigmoid(_input(op, "X", "X")), "Y", dtype_of(op.required("X")))
+    return _output(op, op.core(op.Sigmoid(_input(op, "X", "X"))), "Y", dtype_of(op.required("X")))
 
 
 def _leaky_relu(op: Formula) -> ir.Value:
     """LeakyRelu of the real numbers that the input represents."""
     result = op.LeakyRelu(_input(op, "X", "X"), alpha=op.attribute("alpha"))
-    return _output(op, result, "Y", dtype_of(op.required("X")))
+    return _output(op, op.core(result), "Y", dtype_of(op.required("X")))
 
 
 def _softmax(op: Formula) -> ir.Value:
@@ -76,17 +97,17 @@ def _softmax(op: Formula) -> ir.Value:
     real = _real(op, x, op.required("X_scale"), op.input("x_zero_point"))
     axis, rank = op.attribute("axis"), op.rank(x)
     if op.attribute("opset") < 13 and axis % rank != rank - 1:
-        flat = op.Softmax(op.reshape(real, *[0] * (axis % rank), -1), axis=-1)
+        flat = op.core(op.Softmax(op.reshape(real, *[0] * (axis % rank), -1), axis=-1))
         result = op.shaped_like(flat, x)
     else:
-        result = op.Softmax(real, axis=axis)
+        result = op.core(op.Softmax(real, axis=axis))
     return _integers(op, result, op.required("y_scale"), op.input("y_zero_point"), dtype_of(x))
 
 
 def _where(op: Formula) -> ir.Value:
     """Where, on the real numbers that both sides represent."""
     x, y = (_real(op, op.required(n), op.required(f"{s}_scale"), op.input(f"{s}_zero_point")) for n, s in ("Xx", "Yy"))
-    chosen = op.Where(op.required("condition"), x, y)
+    chosen = op.core(op.Where(op.required("condition"), x, y))
     return _integers(op, chosen, op.required("z_scale"), op.input("z_zero_point"), dtype_of(op.required("X")))
 
 
@@ -97,13 +118,15 @@ def _concat(op: Formula) -> ir.Value:
         op.refuse("it leaves out a scale or zero point")
     parts = [_real(op, *values[index : index + 3]) for index in range(0, len(values), 3)]  # type: ignore[arg-type]
     zero = op.required("Y_zero_point")
-    return _integers(op, op.Concat(*parts, axis=op.attribute("axis")), op.required("Y_scale"), zero, dtype_of(zero))
+    return _integers(
+        op, op.core(op.Concat(*parts, axis=op.attribute("axis"))), op.required("Y_scale"), zero, dtype_of(zero)
+    )
 
 
 def _pooled(op: Formula, pool: Callable[[ir.Value], ir.Value], x: ir.Value, names: tuple[str, str]) -> ir.Value:
     last = op.attribute("channels_last")
     real = _real(op, x, op.required(f"{names[0]}_scale"), op.input(f"{names[0]}_zero_point"))
-    result = pool(to_channels_first(op, real) if last else real)
+    result = op.core(pool(to_channels_first(op, real) if last else real))
     result = to_channels_last(op, result) if last else result
     return _output(op, result, names[1], dtype_of(x))
 
@@ -129,18 +152,38 @@ def _reduce_mean(op: Formula) -> ir.Value:
         result = op.ReduceMean(real, axes=axes, keepdims=op.attribute("keepdims"))
     else:
         result = op.ReduceMean(real, op.integers(axes, "axes"), keepdims=op.attribute("keepdims"))
-    return _output(op, result, "reduced", dtype_of(op.required("data")))
+    return _output(op, op.core(result), "reduced", dtype_of(op.required("data")))
 
 
 def _conv(op: Formula) -> ir.Value:
-    """QLinearConv of ONNX, with the channels of input and result last or second."""
-    last = op.attribute("channels_last")
-    names = ("x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point")
-    x, bias = op.required("x"), op.input("B")
+    """Conv of the real numbers that integers represent, with the channels of input and result second or last."""
+    last, x, bias = op.attribute("channels_last", 0), op.required("x"), op.input("B")
+    scale, weights = op.required("x_scale"), op.required("w_scale")
+    real = _real(op, x, scale, op.required("x_zero_point"))
+    w = _real(op, op.required("w"), weights, op.required("w_zero_point"), 0)
     kept = {n: op.attribute(n) for n in ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")}
-    inputs = [to_channels_first(op, x) if last else x, *(op.required(name) for name in names)]
-    result = op.QLinearConv(*inputs, *([] if bias is None else [bias]), **kept)
-    return to_channels_last(op, result) if last else result
+    inputs = [to_channels_first(op, real) if last else real, w]
+    if bias is not None:
+        op.refuse_if(dtype_of(bias).name != "INT32", f"its bias is {dtype_of(bias).name}, and not INT32")
+        inputs.append(_real(op, bias, _product_of_scales(op, scale, weights), None, 0))
+    result = op.core(op.Conv(*inputs, **kept))
+    return _output(op, to_channels_last(op, result) if last else result, "y", dtype_of(op.required("y_zero_point")))
+
+
+def _matmul(op: Formula) -> ir.Value:
+    """MatMul of the real numbers that integers represent; each operand may have a scale per row or column."""
+    a, b = op.required("a"), op.required("b")
+    left = _real(op, a, op.required("a_scale"), op.required("a_zero_point"), max(op.rank(a) - 2, 0))
+    right = _real(op, b, op.required("b_scale"), op.required("b_zero_point"), op.rank(b) - 1)
+    return _output(op, op.core(op.MatMul(left, right)), "y", dtype_of(op.required("y_zero_point")))
+
+
+def _product_of_scales(op: Formula, one: ir.Value, other: ir.Value) -> ir.Value:
+    """Return the scale of a sum of products, which its bias has, too; a constant if both are."""
+    first, second = op.known(one), op.known(other)
+    if first is None or second is None:
+        return op.Mul(op.scalar(one), other)
+    return op.tensor((first.reshape(()) if first.size == 1 else first) * second, "scale")
 
 
 def _max_pool(op: Formula) -> ir.Value:
@@ -188,12 +231,26 @@ def _scale_of_columns(op: Formula, scale: ir.Value) -> ir.Value:
 
 
 def _product_to_floats(op: Formula) -> ir.Value:
-    """The product of integers times both scales, plus a bias; a weight may have a scale per column."""
-    a, b = op.required("A"), op.required("B")
-    scale = op.Mul(op.scalar(op.wide(op.required("a_scale"))), _scale_of_columns(op, op.wide(op.required("b_scale"))))
-    product = _product(op, a, op.input("a_zero_point"), b, op.input("b_zero_point"))
-    result = op.plus_optional(op.Mul(product, scale), op.wide_or_none("bias"))
+    """The product of the real numbers that integers represent, plus a bias; a weight may have a scale per column."""
+    a, b = _factors(op, "A", "a", "B", "b")
+    result = op.plus_optional(op.core(op.MatMul(a, b)), op.wide_or_none("bias"))
     return op.cast(result, dtype_of(op.required("a_scale")))
+
+
+def _factors(op: Formula, x: str, x_stem: str, w: str, w_stem: str) -> tuple[ir.Value, ir.Value]:
+    """Return the real numbers of an input and of a weight with a scale or a zero point per column, in wide floats."""
+    weight = op.required(w)
+    scale, zero = _per_column(op, op.wide(op.required(f"{w_stem}_scale")), op.input(f"{w_stem}_zero_point"))
+    left = _real(op, op.required(x), op.wide(op.required(f"{x_stem}_scale")), op.input(f"{x_stem}_zero_point"))
+    return left, _real(op, weight, scale, zero, op.rank(weight) - 1)
+
+
+def _per_column(op: Formula, scale: ir.Value, zero: ir.Value | None) -> tuple[ir.Value, ir.Value | None]:
+    """Return one scale for all columns as often as there are zero points."""
+    if zero is None or op.rank(zero) == 0 or op.extent(zero, 0) == 1:
+        return scale, zero
+    one = op.rank(scale) == 0 or op.extent(scale, 0) == 1
+    return _repeated(op, scale, zero) if one else scale, zero
 
 
 def _dynamic_product(op: Formula) -> ir.Value:
@@ -206,30 +263,27 @@ def _dynamic_product(op: Formula) -> ir.Value:
 
 
 def _q_gemm(op: Formula) -> ir.Value:
-    """Gemm of integers: `alpha` times both scales and the product plus C, in floats or rounded to a scale."""
-    import onnx_ir as ir
+    """Gemm of the real numbers that integers represent, in floats or rounded to a scale."""
+    turned, alpha, c = op.attribute("transB"), op.attribute("alpha"), op.input("C")
+    scale, zero = _per_column(op, op.required("b_scale"), op.required("b_zero_point"))
+    a = _input(op, "A", "a")
+    inputs = [a, _real(op, op.required("B"), scale, zero, 0 if turned else 1)]
+    if c is not None:
+        inputs.append(_real(op, c, _product_of_scales(op, op.required("a_scale"), scale), None, op.rank(c) - 1))
+    kept = {"transA": op.attribute("transA"), "transB": turned, "alpha": alpha, "beta": alpha}
+    real = op.core(op.Gemm(*inputs, **{name: value for name, value in kept.items() if value != _DEFAULTS[name]}))
+    return real if op.input("y_scale") is None else _output(op, real, "y", dtype_of(op.required("A")))
 
-    a, b = op.required("A"), op.required("B")
-    a = op.Transpose(a, perm=[1, 0]) if op.attribute("transA") else a
-    b = op.Transpose(b, perm=[1, 0]) if op.attribute("transB") else b
-    zeros = [op.scalar(op.required("a_zero_point")), _column_zero(op, op.required("b_zero_point"))]
-    exact, c = op.MatMulInteger(a, b, *zeros), op.input("C")
-    exact = exact if c is None else op.Add(exact, c)
-    scale = op.Mul(op.scalar(op.required("a_scale")), _scale_of_columns(op, op.required("b_scale")))
-    real = op.Mul(op.cast(exact, ir.DataType.FLOAT), op.scaled(scale, op.attribute("alpha")))
-    if op.input("y_scale") is None:
-        return real
-    return _output(op, real, "y", dtype_of(op.required("A")))
+
+_DEFAULTS = {"transA": 0, "transB": 0, "alpha": 1.0, "beta": 1.0}
 
 
 def _q_attention(op: Formula) -> Results:
     """Attention of the projections of integers by integers, which are exact before their scales."""
-    x, weight = op.required("input"), op.required("weight")
-    product = _product(op, x, op.input("input_zero_point"), weight, op.input("weight_zero_point"))
-    scale = op.Mul(
-        op.scalar(op.wide(op.required("input_scale"))), _scale_of_columns(op, op.wide(op.required("weight_scale")))
+    weight = op.required("weight")
+    whole = op.Add(
+        op.core(op.MatMul(*_factors(op, "input", "input", "weight", "weight"))), op.wide(op.required("bias"))
     )
-    whole = op.Add(op.Mul(product, scale), op.wide(op.required("bias")))
     op.refuse_if(bool(op.attribute("do_rotary", 0)), "it turns heads by angles that are not documented")
     op.refuse_if(bool(op.attribute("past_present_share_buffer", 0)), "its cache is shared, and its length is not given")
     width, heads = op.required_extent(weight, 1, "last extent of its weight"), op.attribute("num_heads")
@@ -268,6 +322,8 @@ def _check_dtype(op: Formula, dtype: ir.DataType) -> None:
 
 
 RULES: Mapping = {
+    "QLinearConv": _conv,
+    "QLinearMatMul": _matmul,
     "com.microsoft.QLinearAdd": _added,
     "com.microsoft.QLinearMul": _multiplied,
     "com.microsoft.QLinearSigmoid": _sigmoid,
@@ -288,3 +344,8 @@ RULES: Mapping = {
     "com.microsoft.QuantizeLinear": _quantize_linear,
     "com.microsoft.DequantizeLinear": _dequantize_linear,
 }
+
+LOWEST = 13
+"""The opset from which on these operators are written out, except for attention: it has scales per axis."""
+
+FROM_LOWEST = RULES.keys() - {"com.microsoft.QAttention"}
