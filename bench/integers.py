@@ -69,7 +69,7 @@ CONSTANTS = {
     "flat": "int64[1] flat = {-1}", "first": "int64[1] first = {0}", "second": "int64[1] second = {1}",
     "wider": "int64[3] wider = {2, 1, 1}", "twos": "int64[2] twos = {2, 2}", "pads": "int64[4] pads = {1, 1, 0, 2}",
     "places": "int64[3] places = {-1, 0, 1}", "axis": "int64 axis = {1}", "two": "int64[1] two = {2}",
-    "depth": "int64 depth = {7}", "points": "int64[3,2] points = {0, 1, -1, -1, 0, 1}",
+    "depth": "int64 depth = {7}", "points": "int64[3,2] points = {0, 1, -1, -1, 0, 2}",
     "crop": "int64[2] crop = {4, 15}",
     "some": "bool[12] some = {1, 0, 1, 1, 0, 0, 1, 1, 1, 0, 1, 0}", "scales": "float[4] scales = {1, 1, 2, 2}",
 }  # fmt: skip
