@@ -84,3 +84,12 @@ def test_what_does_not_fit_is_refused(model, given, says):
 def test_a_number_fills_an_input(model):
     result = dovetail.compile(model, "host", fix_inputs=["scale=4", "rate=16000"])
     np.testing.assert_array_equal(result.run({"x": X})["y"], 4 * X)
+
+
+def test_a_note_names_the_option_where_an_input_alone_chooses_a_branch(model):
+    def noted(result):
+        return [note for note in result.notes() if "--fix-input" in note]
+
+    said = "input 'rate' alone chooses a branch: with --fix-input rate=VALUE, the other one is not there"
+    assert noted(dovetail.compile(model, "cpu-bf16", verify=False)) == [said]
+    assert noted(dovetail.compile(model, "cpu-bf16", verify=False, fix_inputs=FIXED)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,7 +14,12 @@ from dovetail.plugin import EngineError, Evaluator
 
 from dovetail_transforms.canonicalize.inference import correct_outputs
 from dovetail_transforms.canonicalize.open_values import RANDOM
-from dovetail_transforms.canonicalize.settled_control_flow import agree_on_shapes, replace_settled, settled
+from dovetail_transforms.canonicalize.settled_control_flow import (
+    agree_on_shapes,
+    replace_settled,
+    settled,
+    settling_inputs,
+)
 from dovetail_transforms.rewriting.node_inference import infer_outputs, refine_shapes
 
 if TYPE_CHECKING:
@@ -86,6 +92,10 @@ class FoldConstants(Pass):
         # Folding may have made shapes known, so outputs are compared with their declarations again.
         if computed:
             correct_outputs(model, ctx)
+        for name in settling_inputs(model):
+            option = f"--fix-input {shlex.quote(name)}=VALUE"
+            why = f"input '{name}' alone chooses a branch: with {option}, the other one is not there"
+            ctx.remark("analysis", "", "input-chooses", why, suggest=option)
         return changed
 
     def _walk(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
-from dovetail.ir import FreshNames, all_nodes, bodies, is_onnx, named_bodies
+from dovetail.ir import FreshNames, all_nodes, bodies, is_onnx, name_of, named_bodies
 from dovetail.text import pluralize
 
 from dovetail_transforms.canonicalize.clean_up import detach_bodies
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Constant = Callable[[ir.Value], "np.ndarray | None"]
 """Returns the array of a small constant; None for any other value."""
 
+_NEAR = 32  # values between an input and a condition
 _AXES_AS_INPUT = 13  # the opset since which Unsqueeze reads its axes
 
 
@@ -56,6 +57,39 @@ def _branch_taken(node: ir.Node, constant: Constant) -> Settled | None:
         f"the condition is constant: {taken} is always taken, and the other one is dropped ({pluralize(dead, 'node')})"
     )
     return Settled("constant-condition", why, node.attributes[taken].as_graph())
+
+
+def settling_inputs(model: Model) -> list[str]:
+    """Return the inputs of one number that alone choose the branches of an If, such as a sampling rate."""
+    inputs = {id(value): value for value in model.graph.inputs if not value.is_initializer()}
+    found: dict[str, None] = {}
+    for node in model.graph:
+        if node.op_type == "If" and is_onnx(node) and node.inputs[0] is not None:
+            read = _inputs_behind(node.inputs[0], inputs)
+            found.update(dict.fromkeys(map(name_of, read if all(map(_is_one_number, read)) else ())))
+    return list(found)
+
+
+def _inputs_behind(value: ir.Value, inputs: Mapping[int, ir.Value]) -> list[ir.Value]:
+    """Return the inputs that a value follows from; empty if they are more than a few nodes away."""
+    moving, seen, found = [value], {id(value)}, []
+    while moving:
+        value = moving.pop()
+        if id(value) in inputs:
+            found.append(value)
+            continue
+        producer = value.producer()
+        if len(seen) > _NEAR or producer is not None and bodies(producer):
+            return []
+        new = [one for one in (producer.inputs if producer is not None else ()) if one is not None]
+        moving += [one for one in new if id(one) not in seen]
+        seen.update(map(id, new))
+    return found
+
+
+def _is_one_number(value: ir.Value) -> bool:
+    shape = value.shape
+    return shape is not None and all(extent == 1 for extent in shape)
 
 
 def _trips_made(node: ir.Node, constant: Constant) -> Settled | None:
