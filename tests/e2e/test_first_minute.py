@@ -20,6 +20,18 @@ def test_doctor_says_what_is_here_and_what_to_type_first(dovetail):
     assert done.stdout.splitlines()[-1].startswith(f"type first  dovetail compile {DIGITS} --backend ")
 
 
+def test_doctor_names_no_backend_that_would_have_nothing(dovetail, tmp_path):
+    """All but one node are in an If whose extents stay open, which OpenVINO computes wrongly, so that it gets none."""
+    text = """<ir_version: 10, opset_import: ["": 21]> g (float[n,4] x, bool c) => (float[k,m] y) { y = If (c) <
+        then_branch = one () => (float[k,m] p) { p = Relu (x) },
+        else_branch = other () => (float[k,m] q) { a = NonZero (x)  q = Cast <to = 1> (a) }> }"""
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "if.onnx")
+    done = dovetail("doctor", "if.onnx")
+    assert done.stdout.splitlines()[-1] == "type first  dovetail compile if.onnx --backend host --data FILE.npz -o out"
+    assert "placed     no node, by cpu-bf16, cpu-int8" in done.stdout or "by cpu-int8, cpu-bf16" in done.stdout
+    assert set(json.loads(dovetail("doctor", "if.onnx", "--json").stdout)["model"]["placed"].values()) == {0}
+
+
 def test_doctor_names_the_operators_that_nothing_here_runs(dovetail, tmp_path):
     text = """<ir_version: 10, opset_import: ["": 21, "acme": 1]> g (float[4] x) => (float[4] y) {
         a = Relu (x)  b = acme.Magic (a)  c = acme.Magic (b)  y = acme.Other (c) }"""

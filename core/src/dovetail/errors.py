@@ -28,6 +28,13 @@ class DovetailError(Exception):
     def __str__(self) -> str:
         return f"{self.message}\n  {self.hint}" if self.hint else self.message
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the lines that notebooks show: the message says what to change, which calls of ours do not.
+
+        Source: IPython's `InteractiveShell.showtraceback`. `traceback.print_exception(error)` shows the calls.
+        """
+        return [f"{type(self).__name__}: {self}"]
+
 
 class DovetailWarning(UserWarning):
     """The program goes on, but not as it was asked to: the message says why, and what to do."""

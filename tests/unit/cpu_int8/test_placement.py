@@ -1,5 +1,8 @@
 """Where cpu-int8 puts QuantizeLinear: in front of products, and of what leads to nothing but products."""
 
+import dovetail
+import numpy as np
+import onnx
 import pytest
 
 from .nets import compiled, net, quantized
@@ -94,4 +97,28 @@ def test_a_raised_product_reads_its_weight_in_floats(backend):
 def test_a_model_without_products_has_no_integers():
     result = compiled(net("a = Relu (x) y = MaxPool <kernel_shape = [1,1]> (a)"))
     assert not quantized(result)
-    assert "not every reader wants integers" in str([remark.why for remark in result.remarks]) or result.plan
+    said = {remark.node: remark.why for remark in result.remarks if remark.kind == "missed"}
+    assert any("not every reader of its results wants integers" in why for why in said.values())
+
+
+def test_products_in_bodies_are_said_to_compute_in_floats():
+    """A Loop over the steps of a recurrent net: nothing of it is in integers, and a note says why."""
+    rng = np.random.default_rng(0)
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+      g (float[5,1,8] x) => (float[1,8] y) <int64 steps = {5}> {
+        y = Loop (steps, "", start) <body = step (int64 i, bool c, float[1,8] s) => (bool c1, float[1,8] s1) {
+          [product] p = MatMul (s, w)  [taken] one = Gather (x, i)  [sum] a = Add (p, one)
+          [bend] s1 = Tanh (a)  c1 = Identity (c) }> }""")
+    arrays = {"w": rng.normal(0, 0.3, (8, 8)), "start": np.zeros((1, 8))}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()
+    )
+    data = [{"x": rng.standard_normal((5, 1, 8)).astype(np.float32)} for _ in range(4)]
+    result = dovetail.compile(proto, "cpu-int8", data=data, all_integers=True)
+    assert not quantized(result)
+    (note,) = [note for note in result.notes() if "'product' (MatMul)" in note]
+    assert "numbers in bodies of control flow are not quantized" in note
+    said = {remark.node: remark.why for remark in result.remarks if remark.rule == "policy-pass"}
+    assert "numbers in bodies of control flow are not quantized" in said["product"]
+    assert said["taken"] == "computed in float32: cpu-int8 takes Gather in floats only"
+    assert not any("at this opset" in why for why in said.values())

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _ACTIVE, _PASSIVE, _FLOAT = "active", "passive", "pass"
 _ACCUMULATOR = "int32"
-_WHY_FLOAT = "not every reader wants integers"
+_NOT_WANTED = "not every reader of its results wants integers"
+_IN_BODY = "numbers in bodies of control flow are not quantized"
+_NO_NUMBERS = "it computes extents or indices, which are never quantized"
 
 
 class QuantizedInputs(Autocast):
@@ -39,6 +41,7 @@ class QuantizedInputs(Autocast):
         """Claim nodes of `view` for `backend`, with one precision for every port."""
         claims = super().claim(view, backend)
         demand = _Demand(view, {claim.node: claim for claim in claims.claims})
+        _remark_products_in_bodies(view, [claim.node for claim in claims.claims if demand.is_product_in_body(claim)])
         return Claims([demand.settled(claim) for claim in claims.claims], claims.edits)
 
 
@@ -49,8 +52,9 @@ class _Demand:
         self._graph = view.analysis(SearchGraph)
         self._facts = view.analysis(Facts).facts
         self._signatures = Signatures(view.model.ir.opset_imports)
+        self._main, self._extents = view.model.graph, view.analysis(ShapeArithmetic).nodes
         # What raised nodes read and give is not rounded to 8 bits, either.
-        left_out = view.analysis(ShapeArithmetic).nodes | view.analysis(NodeRequests).raised()
+        left_out = self._extents | view.analysis(NodeRequests).raised()
         self._claims = {
             node: claim
             for node, claim in claims.items()
@@ -72,7 +76,7 @@ class _Demand:
             if claim.role not in (_ACTIVE, _PASSIVE):
                 return claim
             floats = {port: found for port, formats in claim.ports.items() if (found := _floats(formats))}
-            return replace(claim, ports=floats, rules={}, role=_FLOAT, because=_WHY_FLOAT)
+            return replace(claim, ports=floats, rules={}, role=_FLOAT, because=self._why_floats(claim))
         signature = self._signatures(node)
         results = {output_name(index, signature) for index in range(len(node.outputs))}
         ports = {}
@@ -82,6 +86,18 @@ class _Demand:
                 wanted = _sums(formats) or (wanted if claim.role == _ACTIVE else _floats(formats))
             ports[port] = wanted or formats
         return replace(claim, ports=ports, role=_ACTIVE, settled=frozenset(ports))
+
+    def is_product_in_body(self, claim: Claim) -> bool:
+        """Check whether a node would compute in integers if it were not in a body of control flow."""
+        return claim.role == _ACTIVE and claim.node.graph is not self._main and any(map(_integers, claim.ports.values()))
+
+    def _why_floats(self, claim: Claim) -> str:
+        """Return why a node that the file accepts in integers computes in floats; empty if the file accepts none."""
+        if not any(map(_integers, claim.ports.values())):
+            return ""
+        if claim.node.graph is not self._main:
+            return _IN_BODY
+        return _NO_NUMBERS if claim.node in self._extents else _NOT_WANTED
 
     def _all_readers_want(self, node: ir.Node) -> bool:
         """Check whether every reader of a node's results reads them in integers; a model output is read in floats."""
@@ -104,6 +120,14 @@ class _Demand:
             return False
         alone = not any(value.is_graph_output() for value in producer.outputs)
         return alone and any(node.op_type in rule.fuses for rule in claim.rules.values())
+
+
+def _remark_products_in_bodies(view: View, nodes: Sequence[ir.Node]) -> None:
+    if nodes:
+        what = f"'{nodes[0].name}' ({nodes[0].op_type})" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
+        why = f"{what}, in bodies of control flow, {'computes' if len(nodes) == 1 else 'compute'} in floats: {_IN_BODY}"
+        suggest = "export the model without the control flow, such as an LSTM for a loop over steps"
+        view.remark("analysis", "", "bodies-in-floats", why, suggest=suggest)
 
 
 def _integers(formats: Sequence[Format]) -> tuple[Format, ...]:

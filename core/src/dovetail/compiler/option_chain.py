@@ -11,8 +11,9 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.model import Model
 from dovetail.planning.request import Request
 from dovetail.plugin.compiled import CompiledModel
+from dovetail.plugin.loading.contracts import overrides
 from dovetail.plugin.loading.output import own_output
-from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, blaming, installed_options
+from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, Option, blaming, installed_options
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -120,10 +121,11 @@ class OptionChain:
         return plan
 
     def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
-        """Wrap `innermost` in all options; the first by name is the outermost."""
+        """Wrap `innermost` in all options that wrap compilations; the first by name is the outermost."""
         proceed = innermost
-        for option in reversed(self._options):
-            proceed = _wrapped(option, job, proceed)
+        for found in reversed(self._options):
+            if overrides(found.option, Option, "compile"):
+                proceed = _wrapped(found, job, proceed)
         return proceed
 
     def _own(self, found: InstalledOption) -> dict[str, Any]:

@@ -25,7 +25,8 @@ class Claim:
         ports: Allowed formats by port name, in order of preference; an unlisted port may have any type that the schema
             allows.
         role: The backend's treatment of the node: `active`, `passive`, `manual`, or a policy (`lower`, `pass`, ...).
-        because: The reason, in one sentence.
+        because: Why a strategy or a pin decided on formats that the file does not ask for, in one clause; empty if none
+            did.
         source: File and line of the rule.
         keep: Ports that stay in the high precision.
         set: Attributes to set if the node is typed low.
@@ -60,7 +61,6 @@ def claim_of(node: ir.Node, verdict: Verdict) -> Claim:
         node,
         ports=verdict.types,
         role=verdict.role or verdict.policy,
-        because=f"policy {verdict.policy}" if verdict.policy else "",
         source=verdict.source,
         keep=frozenset(verdict.keep),
         set=verdict.set,

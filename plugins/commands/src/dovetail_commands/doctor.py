@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, broken_lines, existing, plugins_of, print_json, say
+from dovetail.errors import DovetailError
 from dovetail.planning import HOST, operator_name
 from dovetail.text import pluralize
 
@@ -51,7 +52,11 @@ def run(args: argparse.Namespace) -> int:
     path, plugins = existing(args.model), plugins_of(args)
     found = backends(plugins)
     machine = examine_machine(found)
-    model = examine_model(api.open(path, plugins), path, plugins) if path is not None else {}
+    model: dict[str, Any] = {}
+    if path is not None:
+        opened = api.open(path, plugins)
+        model = examine_model(opened, path, plugins)
+        model["placed"] = {} if model["nowhere"] else _placed(opened, _fast_backends(machine), plugins)
     if args.json:
         print_json({"machine": machine, "model": model})
         return 0
@@ -66,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
     if model:
         say("", *_model_lines(model))
     if not model.get("nowhere"):
-        say("", f"type first  {first_command(machine, model, path)}")
+        if model and not any(model["placed"].values()):
+            tried = ", ".join(model["placed"]) or "a fast backend, as none is ready"
+            say(f"placed     no node, by {tried}: `dovetail plan {shlex.quote(str(path))} --backend NAME` says why")
+        say("", f"type first  {first_command(model, path)}")
     return 0
 
 
@@ -186,10 +194,21 @@ def _model_lines(model: dict[str, Any]) -> list[str]:
     return lines
 
 
-def first_command(machine: dict[str, Any], model: dict[str, Any], path: Path | None) -> str:
-    """Return the command to begin with, for the backend that this machine runs best."""
+def first_command(model: dict[str, Any], path: Path | None) -> str:
+    """Return the command to begin with, for the backend that this machine runs best and that takes much of the model.
+
+    That is the one that would have most nodes of those that were tried, or the host if none would have any.
+    """
     if path is None:
         return "dovetail demo"
+    placed: dict[str, int] = model["placed"]
+    backend = max(placed, key=lambda name: placed[name], default=HOST)
+    backend = backend if placed.get(backend) else HOST
+    return f"dovetail compile {shlex.quote(str(path))} --backend {backend} --data FILE.npz -o out"
+
+
+def _fast_backends(machine: dict[str, Any]) -> list[str]:
+    """Return the backends that this machine runs, those first for which it has instructions or a GPU."""
     features, ready = set(machine["features"]), {row["backend"] for row in machine["backends"] if not row["lacks"]}
     wanted = []
     if machine["gpus"]:
@@ -198,8 +217,24 @@ def first_command(machine: dict[str, Any], model: dict[str, Any], path: Path | N
         wanted.append("cpu-bf16")
     if features & {"VNNI", "AVX-VNNI", "AMX-INT8", "I8MM"}:
         wanted.append("cpu-int8")
-    backend = next((name for name in (*wanted, "cpu-bf16", "cpu-int8") if name in ready), "host")
-    return f"dovetail compile {shlex.quote(str(path))} --backend {backend} --data FILE.npz -o out"
+    return [name for name in dict.fromkeys((*wanted, "cpu-bf16", "cpu-int8")) if name in ready]
+
+
+def _placed(model: Model, names: list[str], plugins: PluginSet | None) -> dict[str, int]:
+    """Return how many nodes of a model each backend would have alone, up to the first that would have half of them."""
+    from dovetail import api
+
+    found: dict[str, int] = {}
+    for name in names:
+        try:
+            plan = api.plan(model, name, plugins=plugins)
+        except DovetailError:
+            found[name] = 0
+            continue
+        found[name] = sum(node.backend == name for node in plan.nodes)
+        if 2 * found[name] >= len(plan.nodes):
+            break
+    return found
 
 
 DOCTOR = PlainCommand(

@@ -289,6 +289,11 @@ def _conditioning_warning(problem: TypingProblem, variable: FormatVariable) -> s
 def _why_high(problem: TypingProblem, variable: FormatVariable) -> str:
     """Return why the low type is impossible regardless of its inputs; empty if it is possible."""
     if variable.low not in variable.choices.floats:
+        claim = claim_on(variable.node)
+        if claim is not None and claim.because and not claim.pinned:
+            return claim.because
+        if not variable.low.is_float:
+            return f"{variable.backend} takes {variable.node.op_type} in floats only"
         return f"{variable.node.op_type} does not take {variable.low} on {variable.backend} at this opset"
     return problem.obstacle(variable, variable.low)
 

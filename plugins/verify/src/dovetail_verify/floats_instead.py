@@ -89,7 +89,7 @@ class FloatsInstead:
                     missing.append(name)
                 elif not self._is_slower(floats, compiled):
                     self.pace = _pace_of_floats(comparison, name, missing)
-                    floats.plan.remarks.append(_remark(comparison, name, integers))
+                    floats.plan.remarks.append(_remark(comparison, name, integers, compiled))
                     return floats
         self.pace = comparison.text(missing) if integers else comparison.text_of_floats(choices)
         return None
@@ -132,15 +132,17 @@ def quantizes_activations(compiled: CompiledModel) -> bool:
     return any(form["source"] != _WEIGHTS for forms in compiled.plan.values.values() for form in forms)
 
 
-def _remark(comparison: Comparison, name: str, integers: bool) -> Remark:
+def _remark(comparison: Comparison, name: str, integers: bool, compiled: CompiledModel) -> Remark:
+    """Say how long a result took, and on which engine: on another one it may be the faster one."""
+    engines = ", ".join(dict.fromkeys(one.engine for one in compiled.regions if one.backend != HOST))
     formats = "integers" if integers else "16-bit floats"
     slower = "slower" if comparison.slower("", name) else "no faster"
     why = (
         f"nothing is in {formats}, because they are {slower} here: a run takes {comparison.milliseconds():.3g} ms with "
-        f"them, and {comparison.milliseconds(name):.3g} ms in {described(name)}"
+        f"them on {engines or 'no engine'}, and {comparison.milliseconds(name):.3g} ms in {described(name)}"
     )
     kept = "--all-integers" if integers else "--no-compare-floats"
-    advice = f"{kept} keeps them, as for a result that runs on another machine"
+    advice = f"{kept} keeps them, as for a result that runs elsewhere; `dovetail tune` also measures other engines"
     return Remark("analysis", "", "accuracy", FLOATS_INSTEAD, why, advice=advice)
 
 

@@ -11,6 +11,7 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import float_name
 from dovetail.planning import HOST, Remark
 from dovetail.text import pluralize
+from dovetail_runtime.data.data_split import ENOUGH
 
 from dovetail_verify.accuracy.trials import decibels, low_nodes
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from dovetail_verify.compare import OutputVerification
     from dovetail_verify.output_comparison import OutputComparison
 
+
+_TELLING = 9
+"""Samples of which a spread is computed; with fewer, one of ten others or more is worse than all of them."""
 
 MISSED_GOAL = "missed-goal"
 """Rule of the remark on a result that misses a goal."""
@@ -289,7 +293,7 @@ def record(
     """
     compiled = trial.result
     trial.verification.missed = goals.missed(trial.verification) if missed is None else list(missed)
-    trial.verification.doubts = goals.doubts(trial.verification)
+    trial.verification.doubts = [*goals.doubts(trial.verification), *_of_few(goals, trial.verification, split)]
     raised = [name for group in chosen for name in group.names]
     trial.verification.held_back = split.text
     if not trial.verification.missed and split.too_few:
@@ -308,6 +312,19 @@ def record(
             why = f"nothing is left in low precision: {goals} takes float32 everywhere; without it, {_worst(low)}"
             compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=goals.way_out))
     return compiled
+
+
+def _of_few(goals: Goals, verification: OutputVerification, split: DataSplit) -> list[str]:
+    """Return what few samples say about others, where a goal is met on them.
+
+    Source: of n + 1 samples in random order, each is the worst with the same probability, for any distribution.
+    """
+    if not goals or verification.missed or not ENOUGH <= split.judged < _TELLING:
+        return []
+    return [
+        f"{goals} is met on {pluralize(split.judged, split.unit)}: with a probability of 1 in {split.judged + 1}, another "
+        f"{split.unit} is worse than all of them"
+    ]
 
 
 def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | None:
