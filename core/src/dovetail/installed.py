@@ -5,11 +5,15 @@ Reading all of them takes longer than loading the plugins, and a program that co
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import metadata
 
+_REQUIRED = re.compile(r"[^\w.-]")
 DISTRIBUTION = "dovetail-core"
 """The name that core is installed by; another project owns `dovetail` in the public index."""
 
@@ -37,3 +41,18 @@ def _entry_points(group: str, folder: str, changed: int) -> list[tuple[metadata.
     found = [(one, one.entry_points.select(group=group)) for one in metadata.distributions(path=[folder])]
     named = [(one.metadata, points) for one, points in found if points]  # parsed once, which takes a while
     return [(point, facts["Name"], facts["Version"]) for facts, points in named for point in points]
+
+
+def required_by(distributions: Iterable[str]) -> set[str]:
+    """Return distributions and all that they require, in the names that these are required by."""
+    found: set[str] = set()
+    waiting = list(distributions)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            with contextlib.suppress(metadata.PackageNotFoundError, ValueError):  # a file, or none that is installed
+                waiting += (
+                    _REQUIRED.split(text, 1)[0] for text in metadata.requires(name) or () if "extra ==" not in text
+                )
+    return found

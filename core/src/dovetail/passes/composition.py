@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes.pipeline import Pipeline
+from dovetail.planning.placement import HOST
 from dovetail.planning.request import Request
 from dovetail.plugin.pass_ import STAGES, Pass, load_pass
 from dovetail.text import did_you_mean
@@ -36,12 +37,13 @@ def compose(
         passes: The caller's own passes, ordered by their constraints; one replaces a registered pass of the same name.
 
     Raises:
-        DovetailError: A pass fails to load, requires a missing pass, or the constraints form a cycle.
+        DovetailError: A pass that the request's backends need fails to load, one requires a missing pass, or the
+            constraints form a cycle.
     """
     wanted = set(stages)
     for stage in sorted(wanted.difference(STAGES)):
         raise DovetailError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES)}", f"stages: {', '.join(STAGES)}")
-    loaded = {name: load_pass(registry, name) for name in registry.pass_}
+    loaded = registry.pass_.usable(lambda name: load_pass(registry, name), _needed(request, registry))
     own = _own(passes)
     staged = {name: pass_ for name, pass_ in loaded.items() if pass_.stage is not None}
     staged |= {name: type(pass_) for name, pass_ in own.items()}
@@ -55,6 +57,14 @@ def compose(
     if plugins is not None:
         plugins.configure(pipeline, request or Request())
     return pipeline
+
+
+def _needed(request: Request | None, registry: Registry) -> list[str] | None:
+    """Return the distributions of a request's backends; None without a request."""
+    if request is None:
+        return None
+    names = [choice.name for choice in request.backends]
+    return [registry.backend.entry(name).owner for name in (HOST, *names) if name in registry.backend]
 
 
 def _own(passes: Iterable[Pass]) -> dict[str, Pass]:

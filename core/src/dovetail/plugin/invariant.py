@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import renamed
 from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.pass_ import STAGES
+from dovetail.plugin.renamed import now_called
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -36,16 +38,15 @@ class Invariant(ABC):
 
 
 def invariants_of(registry: Registry, stage: str) -> list[Invariant]:
-    """Return the registered invariants of a stage, by name.
+    """Return the registered invariants of a stage, by name; one that does not load is left out with a warning."""
+    table = registry.invariant
 
-    Raises:
-        DovetailError: One does not load, or names no stage.
-    """
-    found = []
-    for name in (table := registry.invariant):
+    def load(name: str) -> Invariant:
         invariant = made(table[name], title := table.title(name), Invariant)
         if invariant.stage not in STAGES:
-            raise DovetailError(f"{title} names an unknown stage {invariant.stage!r}", f"stages: {', '.join(STAGES)}")
-        if invariant.stage == stage:
-            found.append(invariant)
-    return found
+            near = now_called(invariant.stage, renamed.STAGES, STAGES)
+            why = f"{title} names an unknown stage {invariant.stage!r}{near}"
+            raise DovetailError(why, f"stages: {', '.join(STAGES)}")
+        return invariant
+
+    return [invariant for invariant in table.usable(load).values() if invariant.stage == stage]

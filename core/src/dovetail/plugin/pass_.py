@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.errors import DovetailError
 from dovetail.planning.placement import get_placement
+from dovetail.plugin import renamed
+from dovetail.plugin.renamed import now_called
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -85,7 +87,8 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     if getattr(found, "name", None) != name:
         raise DovetailError(f"{title} calls itself {getattr(found, 'name', None)!r}")
     if found.stage is not None and found.stage not in STAGES:
-        raise DovetailError(f"{title} names an unknown stage {found.stage!r}; {', '.join(STAGES)}")
+        why = f"{title} names an unknown stage {found.stage!r}{now_called(found.stage, renamed.STAGES, STAGES)}"
+        raise DovetailError(why, f"stages: {', '.join(STAGES)}")
     for constraint in ("requires", "after", "before"):
         if not isinstance(getattr(found, constraint), tuple):
             raise DovetailError(f"{title}: {constraint} must be a tuple of pass names")

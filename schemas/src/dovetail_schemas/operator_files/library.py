@@ -151,7 +151,7 @@ def library_of(registry: Registry) -> OperatorLibrary:
     """Return the library of all operators in a registry.
 
     Raises:
-        DovetailError: A file is invalid, or two distributions define the same operator.
+        DovetailError: Two distributions define the same operator.
     """
     return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
 
@@ -172,8 +172,9 @@ class UncomparedRegistry:
 @lru_cache(maxsize=8)
 def _read(entries: tuple[tuple[str, str, str], ...], ignored: UncomparedRegistry) -> OperatorLibrary:
     library = OperatorLibrary()
-    for name, _, owner in entries:
-        library.enter(read_operators(ignored.registry.operators[name], name), owner)
+    table, owners = ignored.registry.operators, {name: owner for name, _, owner in entries}
+    for name, file in table.usable(lambda name: read_operators(table[name], name)).items():
+        library.enter(file, owners[name])
     return library
 
 

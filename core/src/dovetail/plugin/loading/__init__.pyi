@@ -38,7 +38,12 @@ from dovetail.plugin.loading.isolation import (
     foreign_output as foreign_output,
 )
 from dovetail.plugin.loading.output import own_output as own_output
-from dovetail.plugin.loading.registry import DATA_KINDS as DATA_KINDS, Registration as Registration, Table as Table
+from dovetail.plugin.loading.registry import (
+    DATA_KINDS as DATA_KINDS,
+    Registration as Registration,
+    Table as Table,
+    problem_of as problem_of,
+)
 from dovetail.plugin.loading.stores import store_for as store_for
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from dovetail.errors import DovetailError, system_error
 from dovetail.plugin.loading.output import captured
+from dovetail.plugin.renamed import new_name
 
 _REPAIR = "repair it, or leave its distribution out with --no-plugin; --debug shows where it failed"
 
@@ -77,6 +78,7 @@ def described(error: BaseException) -> str:
     For an exception raised from another one, both are included.
     """
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text += new_name(error)
     first = error
     while first.__cause__ is not None:
         first = first.__cause__

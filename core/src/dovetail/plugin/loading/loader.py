@@ -19,7 +19,7 @@ from dovetail.plugin import hookspecs
 from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.loading.discovery import PluginRecord, discover
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
-from dovetail.plugin.loading.registry import Registry
+from dovetail.plugin.loading.registry import OWN, Registry
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.steps import StepList
 
 _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
-_THIS_PROGRAM = "this program"
 _OBSERVING = ("before_pass", "after_pass", "pass_failed")  # observers cannot fail a compilation
 
 
@@ -83,7 +82,7 @@ class PluginSet:
         """
         if any(record.name == name for record in self.plugins):
             raise DovetailError(f"there is a plugin {name!r} already", "choose another name")
-        record = PluginRecord(name, _THIS_PROGRAM, "", getattr(plugin, "__name__", type(plugin).__qualname__))
+        record = PluginRecord(name, OWN, "", getattr(plugin, "__name__", type(plugin).__qualname__))
         self._bring([(record, plugin)])
         if record.status != "ok":
             raise DovetailError(str(record), "see docs/plugins.md for what a plugin may do")

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from dovetail.errors import DovetailError
+from dovetail.installed import required_by
 from dovetail.planning.placement import HOST
-from dovetail.plugin.loading.isolation import described, foreign_output
+from dovetail.plugin import renamed
+from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
+from dovetail.plugin.renamed import now_called
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
+
+T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -27,6 +33,9 @@ _FILE = {"package:path/to/file.yaml": re.compile(r"[A-Za-z_][\w.]*:[\w][\w./\-]*
 _PATH = {"/path/of/a.file": re.compile(r"(?:[A-Za-z]:)?[/\\].*\.\w+")}  # a backend file that a user names
 _FILE_OR_CLASS = {**_FILE, "module:Class": _CLASS, **_PATH}  # only a file name has a dot after the colon
 _TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
+
+OWN = "this program"
+"""The owner of components that no distribution brings."""
 
 DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
 """Kinds whose components are files."""
@@ -74,8 +83,14 @@ class Table:
         """Register `target` under `name`.
 
         Raises:
-            DovetailError: The target is malformed, or the name is taken.
+            DovetailError: The target is malformed, or the name is taken; while a plugin registers, after all of it.
         """
+        try:
+            self._register(name, target)
+        except DovetailError as error:
+            self._registry.at_fault(error)
+
+    def _register(self, name: str, target: str) -> None:
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
         known_form = isinstance(target, str) and any(form.fullmatch(target) for form in self._forms.values())
@@ -120,6 +135,29 @@ class Table:
                 f"{self.title(name)} cannot be loaded from {entry.target}: {described(error)}",
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
+
+    def usable(self, load: Callable[[str], T], needed: Collection[str] | None = ()) -> dict[str, T]:
+        """Return all components that load, by name. Another one is left out with a warning, which comes once.
+
+        Args:
+            load: Loads the component of a name, and checks it.
+            needed: Distributions that are needed now: without a component of theirs, or of what they require, a
+                result would be another one. None if all are.
+
+        Raises:
+            DovetailError: A component that is needed does not load.
+        """
+        found = {}
+        for name in self:
+            try:
+                found[name] = load(name)
+            except DovetailError as error:
+                owner = self.entry(name).owner
+                if needed is None or owner in required_by((OWN, *needed)):
+                    raise
+                warnings.warn(f"{error.message}; it is left out", PluginWarning, stacklevel=2)
+                self.drop(name, owner)
+        return found
 
     def is_file(self, name: str) -> bool:
         """Return whether `name` is registered as a file, not as code."""
@@ -212,9 +250,11 @@ class Registry:
         owner: The distribution on whose behalf components are being registered.
     """
 
-    def __init__(self, owner: str = "this program"):
+    def __init__(self, owner: str = OWN):
         self.owner = owner
         self._absent: list[str] = []
+        self._faults: list[DovetailError] | None = None  # of the plugin that registers
+        self._withdrawn: list[tuple[str, Registration]] = []
         self._added: list[tuple[Table, str]] = []
         for kind in KINDS:
             # `pass` is a keyword of Python.
@@ -226,6 +266,11 @@ class Registry:
         return self._absent
 
     @property
+    def withdrawn(self) -> list[tuple[str, Registration]]:
+        """Kind and registration of what plugins at fault had registered."""
+        return self._withdrawn
+
+    @property
     def tables(self) -> list[Table]:
         """Return all tables."""
         return [table for table in vars(self).values() if isinstance(table, Table)]
@@ -234,10 +279,23 @@ class Registry:
         if name.startswith("_"):
             raise AttributeError(name)
         known = [attribute for attribute, value in vars(self).items() if isinstance(value, Table)]
-        raise UnknownKindError(
-            f"there is no kind {name!r}{did_you_mean(name, known)}; a plugin may register {', '.join(known)}",
+        near = now_called(name, renamed.KINDS, known)
+        error = UnknownKindError(
+            f"there is no kind {name!r}{near}; a plugin may register {', '.join(known)}",
             "see docs/plugins.md for what each kind holds",
         )
+        self.at_fault(error)
+        return cast("Table", lambda name, target: None)  # the rest of the plugin's faults is found, too
+
+    def at_fault(self, error: DovetailError) -> None:
+        """Keep a fault of the plugin that registers.
+
+        Raises:
+            DovetailError: The fault, if no plugin does.
+        """
+        if self._faults is None:
+            raise error
+        self._faults.append(error)
 
     @contextmanager
     def on_behalf_of(self, owner: str, added: list[tuple[Table, str]] | None = None) -> Iterator[None]:
@@ -247,17 +305,44 @@ class Registry:
             owner: The distribution.
             added: Registrations of earlier blocks for the same plugin; those of this block are appended.
         """
-        before = self.owner, self._added
-        self.owner, self._added = owner, [] if added is None else added
+        before = self.owner, self._added, self._faults
+        self.owner, self._added, self._faults = owner, [] if added is None else added, []
         try:
-            yield
+            try:
+                yield
+            except DovetailError as error:
+                self._faults.append(error)
+            if self._faults:
+                raise _together(self._faults)
         except BaseException:
             for table, name in self._added:
+                self._withdrawn += [(table.kind, table.entry(name))] if name in table else []
                 table.drop(name, owner)
             self._added.clear()
             raise
         finally:
-            self.owner, self._added = before
+            self.owner, self._added, self._faults = before
+
+
+def _together(faults: Sequence[DovetailError]) -> DovetailError:
+    """Return the faults of a plugin as one error."""
+    if len(faults) == 1:
+        return faults[0]
+    return DovetailError(f"{len(faults)} faults: {'; '.join(one.message for one in faults)}", faults[0].hint)
+
+
+def problem_of(registration: Registration) -> str:
+    """Return why the target of a registration does not load; empty if it does."""
+    try:
+        if _CODE["module:Attribute"].fullmatch(registration.target) and "/" not in registration.target:
+            _attribute(registration.target)
+        elif _FILE["package:path/to/file.yaml"].fullmatch(registration.target):
+            _resource(registration.target)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return described(error)
+    return ""
 
 
 def _attribute(target: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -163,11 +163,7 @@ def function_of(node: ir.Node, entry: OperatorEntry | None) -> str:
 
 
 def kernels_of(registry: Registry) -> KernelLibrary:
-    """Collect the registered kernels in a library.
-
-    Raises:
-        DovetailError: A kernel cannot be loaded, or violates its contract.
-    """
+    """Collect the registered kernels in a library; one that does not load is left out with a warning."""
     entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
     others = (*registry.operators.entries, *registry.device_memory.entries)
     return _library(
@@ -181,16 +177,24 @@ def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored:
     registry = ignored.registry
     memories = {name: _memory(registry, name) for name in registry.device_memory}
     library = KernelLibrary(operators_of(registry), memories=memories)
-    for name, _, _ in entries:
-        made = registry.kernel[name]
-        title = registry.kernel.title(name)
-        if not isinstance(made, type) or not issubclass(made, Kernel):
-            raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
-        with calling(title):
-            kernel = made()
-        _check(kernel, title, memories)
-        library.kernels.setdefault(kernel.function, []).append(RegisteredKernel(name, title, kernel))
+    for kernel in registry.kernel.usable(lambda name: _kernel(registry, name, memories)).values():
+        library.kernels.setdefault(kernel.kernel.function, []).append(kernel)
     return library
+
+
+def _kernel(registry: Registry, name: str, memories: Mapping[str, RegisteredMemory]) -> RegisteredKernel:
+    """Load a kernel.
+
+    Raises:
+        DovetailError: It cannot be loaded, or violates its contract.
+    """
+    made, title = registry.kernel[name], registry.kernel.title(name)
+    if not isinstance(made, type) or not issubclass(made, Kernel):
+        raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
+    with calling(title):
+        kernel = made()
+    _check(kernel, title, memories)
+    return RegisteredKernel(name, title, kernel)
 
 
 def _memory(registry: Registry, device: str) -> RegisteredMemory:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import dovetail
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
-from dovetail.plugin.loading import load_chosen
+from dovetail.plugin.loading import load_chosen, problem_of
 from dovetail.text import did_you_mean, pluralize
 from dovetail_schemas.backend import FileBackend
 from dovetail_schemas.integer_nodes import integers_by_accident
@@ -158,6 +158,9 @@ def _check(owner: str, backends: Iterable[str], found: InstalledCheck, plugins: 
     for record in plugins.broken:
         if record.distribution == owner:
             found.problems.append(str(record))
+    for kind, entry in plugins.registry.withdrawn:
+        if entry.owner == owner and (problem := problem_of(entry)):
+            found.problems.append(f"{kind} {entry.name}: {problem}")
     found.targets = list(targets_of(owner, plugins))
     found.problems += [f"{target.kind} {target.name}: {target.problem}" for target in found.targets if target.problem]
     bad = {target.name for target in found.targets if target.kind == "backend" and target.problem}

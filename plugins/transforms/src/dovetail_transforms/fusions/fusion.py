@@ -129,12 +129,8 @@ def _remove_unread(values: Iterable[ir.Value | None]) -> None:
 
 
 def fusions_in(registry: Registry) -> dict[str, Fusion]:
-    """Return all registered fusions by name; edits of other kinds are left out.
-
-    Raises:
-        DovetailError: An edit cannot be imported.
-    """
-    classes = {name: registry.edit[name] for name in registry.edit}
+    """Return all registered fusions by name; edits of other kinds, and those that cannot be imported, are left out."""
+    classes = registry.edit.usable(registry.edit.__getitem__)
     return {name: found() for name, found in classes.items() if isinstance(found, type) and issubclass(found, Fusion)}
 
 
