@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Miss
     from dovetail_verify.layers import LayerErrors
+
+
+def _json(value: Any) -> Any:
+    """Return a figure as JSON has it: `inf`, `-inf` and `nan` as text."""
+    if isinstance(value, (tuple, list)):
+        return [_json(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @dataclass
@@ -116,14 +123,8 @@ class OutputVerification:
         return [*random, *filter(None, (self.held_back, self.too_few, self.pace)), *self.doubts, *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data; infinite SNRs become strings, because JSON has no infinity."""
-        outputs = []
-        for output in self.outputs:
-            data = {name: getattr(output, name) for name in output.__slots__}
-            for key in ("snr_db", "typical_snr_db"):
-                if data[key] is not None and math.isinf(data[key]):
-                    data[key] = "inf" if data[key] > 0 else "-inf"
-            outputs.append(data)
+        """Return plain data; numbers that are not finite become strings, because JSON has none."""
+        outputs = [{name: _json(value) for name, value in asdict(output).items()} for output in self.outputs]
         shapes = {name: list(shape) for name, shape in self.shapes.items()}
         return {"batches": self.batches, "random": self.random, "engines": self.engines,
                 "input_shapes": shapes, "broken": self.broken,

@@ -63,7 +63,7 @@ def comparison_text(found: Verification) -> str:
         "notes": [note for note in found.notes if note != pace], "warnings": list(found.warnings),
         "missed": list(map(str, found.missed)), "broken": found.broken,
     }  # fmt: skip
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"
 
 
 def parse_comparison(content: bytes, name: str) -> SavedComparison:
