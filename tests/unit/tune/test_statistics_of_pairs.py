@@ -1,5 +1,6 @@
 """Ratios of paired timings: the median, and an interval that assumes nothing about the noise."""
 
+import math
 import random
 
 import pytest
@@ -33,6 +34,13 @@ def test_the_interval_holds_the_true_ratio_in_95_percent_of_the_cases():
 def test_a_slow_phase_of_the_machine_hits_both_of_a_pair():
     slow = [1, 1, 5, 5, 5, 1, 1, 1]
     assert ratio_of([0.9 * s for s in slow], slow).spread < 1e-9
+
+
+def test_a_single_pair_has_no_spread_and_tells_nothing():
+    once = ratio_of([1.228], [1.0])
+    assert once.spread == math.inf and not once.is_clear
+    assert str(once) == "1.228 (one pair)"
+    assert ratio_of([1.2] * 8, [1.0] * 8).is_clear
 
 
 @pytest.mark.parametrize("number", [500, 501, 1074, 1075, 5000, 100_000])

@@ -55,7 +55,7 @@ class TunedCandidate:
         return {
             "candidate": self.candidate.name,
             "ms": "" if self.seconds is None else f"{1000 * self.seconds:.3g}",
-            "of host": "" if against is None else f"{against.median:.3f} +-{100 * against.spread:.0f}%",
+            "of host": "" if against is None else _of_host(against),
             "SNR dB": _decibels(self.snr_db),
             "answers": "" if self.answers is None else f"{100 * self.answers:.2f}%",
             "MB": f"{self.bytes / 1e6:.3g}" if self.bytes else "",
@@ -182,6 +182,11 @@ def combined(outcomes: Mapping[str, Tuned | str]) -> list[dict[str, str]]:
             row["remark"] = outcome if isinstance(outcome, str) else "no candidate meets the goals"
         rows.append(row)
     return rows
+
+
+def _of_host(against: Ratio) -> str:
+    spread = f"+-{100 * against.spread:.0f}%" if math.isfinite(against.spread) else "(once)"
+    return f"{against.median:.3f} {spread}"
 
 
 def _decibels(snr: float | None) -> str:

@@ -30,16 +30,17 @@ class Ratio:
 
     @property
     def spread(self) -> float:
-        """Half the width of the interval, relative to the median."""
-        return (self.high - self.low) / 2 / self.median
+        """Half the width of the interval, relative to the median; infinite for a single pair, which has none."""
+        return (self.high - self.low) / 2 / self.median if self.pairs > 1 else math.inf
 
     @property
     def is_clear(self) -> bool:
-        """Whether the interval lies beyond what two processes of one model may differ by."""
-        return self.low > 1 + MARGIN or self.high < 1 - MARGIN
+        """Whether the interval lies beyond what two processes of one model may differ by; a single pair never tells."""
+        return self.pairs > 1 and (self.low > 1 + MARGIN or self.high < 1 - MARGIN)
 
     def __str__(self) -> str:
-        return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f} in {self.pairs} pairs)"
+        found = f"{self.low:.3f} to {self.high:.3f} in {self.pairs} pairs" if self.pairs > 1 else "one pair"
+        return f"{self.median:.3f} ({found})"
 
 
 def ratio_of(times: Sequence[float], others: Sequence[float]) -> Ratio:
