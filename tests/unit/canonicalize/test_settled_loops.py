@@ -19,7 +19,8 @@ CARRIED = """g (float[2,3] x) => (float[2,3] y, float[t,2,3] scan)
                           else_branch = q () => (float[2,3] b) {{ b = Sub (g0, x) }}>
         k = Mul (s1, x)  c1 = Identity (c) }}>
     y = Neg (y0) }}"""
-OUTPUTS = """g (float[2,3] x) => (float[2,3] y, int64 n, float[t,2,3] scan) <int64 limit = {{{limit}}}, int64 seven = {{7}}> {{
+OUTPUTS = """g (float[2,3] x) => (float[2,3] y, int64 n, float[t,2,3] scan)
+  <int64 limit = {{{limit}}}, int64 seven = {{7}}> {{
     y, n, scan = Loop (limit, "", x, seven) <body = trip (int64 i, bool c, float[2,3] s, int64 m) =>
       (bool c1, float[2,3] s1, int64 m1, float[2,3] k) {{
         c1 = Identity (c)  s1 = Relu (s)  m1 = Add (m, i)  k = Neg (s) }}> }}"""

@@ -91,7 +91,8 @@ def test_an_opset_that_is_too_old_is_the_reason_for_every_node_with_the_way_out(
     """A Dropout that drops in inference has no form in newer opsets, so that the model keeps its own."""
     plugins = with_backend(float_backend("acme-new", "Relu, Dropout").replace("13..26", "22..23"))
     proto = onnx.parser.parse_model("""<ir_version: 3, opset_import: ["": 6]>
-      g (float[2] x) => (float[2] y) { [first] a = Relu (x) [drop] b = Dropout <is_test = 0> (a) [last] y = Relu (b) }""")
+      g (float[2] x) => (float[2] y) {
+        [first] a = Relu (x) [drop] b = Dropout <is_test = 0> (a) [last] y = Relu (b) }""")
     plan = dovetail.plan(proto, "acme-new", plugins=plugins)
     (said,) = [remark for remark in plan.remarks if remark.rule == "no-nodes"]
     assert "its tools read opset 22 to 23, the model has 6" in said.why

@@ -67,7 +67,8 @@ g (float[n,4] x, bool c) => (float[k,m] y) {{ [choose] y = If (c) <
 @pytest.mark.parametrize(("operator", "helps"), [("NonZero", False), ("Sigmoid", True)])
 def test_fixed_extents_are_proposed_only_where_they_bring_a_node(operator, helps):
     """OpenVINO refuses an If with open extents; those of a NonZero stay open, whatever the input's are."""
-    plan = dovetail.plan(onnx.parser.parse_model(NESTED.format(operator=operator)), "cpu-bf16")
+    model = onnx.parser.parse_model(NESTED.format(operator=operator))
+    plan = dovetail.plan(model, "cpu-bf16")
     assert plan.summary["coverage"] == {"host": len(plan.nodes)}
     said = note(plan.remarks)
     assert (said is not None) == helps

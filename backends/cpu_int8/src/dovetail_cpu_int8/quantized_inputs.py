@@ -89,7 +89,9 @@ class _Demand:
 
     def is_product_in_body(self, claim: Claim) -> bool:
         """Check whether a node would compute in integers if it were not in a body of control flow."""
-        return claim.role == _ACTIVE and claim.node.graph is not self._main and any(map(_integers, claim.ports.values()))
+        return (
+            claim.role == _ACTIVE and claim.node.graph is not self._main and any(map(_integers, claim.ports.values()))
+        )
 
     def _why_floats(self, claim: Claim) -> str:
         """Return why a node that the file accepts in integers computes in floats; empty if the file accepts none."""

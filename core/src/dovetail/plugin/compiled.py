@@ -258,8 +258,9 @@ class CompiledModel:
         """Write the result with the store that is installed for the suffix of `folder`.
 
         `dovetail-onnx` writes a folder: `model.onnx`, `plan.yaml`, `remarks.json`, `verification.json` if it was
-        compared with the original, further files of passes, and `result.json`, which lists the files that belong together. An earlier result is replaced atomically: even after
-        a crash, `dovetail.load` finds either the old result or this one. Other files in the folder stay.
+        compared with the original, further files of passes, and `result.json`, which lists the files that belong
+        together. An earlier result is replaced atomically: even after a crash, `dovetail.load` finds either the old
+        result or this one. Other files in the folder stay.
 
         Raises:
             DovetailError: The folder is not writable, the disk is full, or the source model would be overwritten.

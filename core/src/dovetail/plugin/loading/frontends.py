@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.files import seen, unfetched
+from dovetail.files import entries, seen, unfetched
 from dovetail.ir.model import Model
 from dovetail.plugin.frontend import Frontend
 from dovetail.plugin.loading.by_suffix import Installed, chosen_for, installed
@@ -77,8 +76,8 @@ def open_file(path: Path, plugins: PluginSet | None = None) -> Model:
         return plugins.extend(_read(path, found, registry))
     except DovetailError as error:
         # Weights may lie in another file, of the same name up to the suffix.
-        beside = sorted(path.parent.glob(f"{glob.escape(path.stem)}.*"))
-        if (pointer := next(filter(None, map(unfetched, (path, *beside))), None)) is not None:
+        beside = [other for other in entries(path.parent) if other.stem == path.stem] if path.is_file() else []
+        if (pointer := next(filter(None, map(unfetched, beside)), None)) is not None:
             raise pointer from error
         if suffix or not suffixes:
             raise

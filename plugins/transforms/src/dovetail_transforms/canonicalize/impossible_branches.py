@@ -75,8 +75,8 @@ def _replace_one(model: Model, node: ir.Node, ctx: Context) -> bool:
     dead = pluralize(len(list(branch)), "node")
     ctx.remark(
         "passed", node, "impossible-branch",
-        f"with the fixed extents, {name} cannot run ('{at.name}' ({at.op_type}): {why}): it is an error to take it, and "
-        f"it is dropped ({dead})",
+        f"with the fixed extents, {name} cannot run ('{at.name}' ({at.op_type}): {why}): taking it is an error, and it "
+        f"is dropped ({dead})",
     )  # fmt: skip
     (other,) = (body for key, body in named_bodies(node) if key != name)
     for value, result in zip(node.outputs, other.outputs, strict=True):  # the only ones that come out of the node now

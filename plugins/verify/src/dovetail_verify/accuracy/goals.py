@@ -321,10 +321,8 @@ def _of_few(goals: Goals, verification: OutputVerification, split: DataSplit) ->
     """
     if not goals or verification.missed or not ENOUGH <= split.judged < _TELLING:
         return []
-    return [
-        f"{goals} is met on {pluralize(split.judged, split.unit)}: with a probability of 1 in {split.judged + 1}, another "
-        f"{split.unit} is worse than all of them"
-    ]
+    chance = f"with a probability of 1 in {split.judged + 1}, another {split.unit} is worse than all of them"
+    return [f"{goals} is met on {pluralize(split.judged, split.unit)}: {chance}"]
 
 
 def recorded_failure(compiled: CompiledModel, goals: Goals) -> DovetailError | None:
