@@ -28,8 +28,8 @@ class PplOperators(Pass):
     Result: %a = Add(%x, -c)   %b = Clip(%a, 0.1)    %m = Mul(%conv, k')     %d = Transpose(%m)    %e = Mul(%x, 0.125)
 
     The results are the same; a division by numbers that are not powers of two changes the last digit of float32, and
-    a remark says so. A division by zero, or by a number whose reciprocal float32 does not hold, stays. Scales and shifts directly after a convolution, without a Transpose in between, are then
-    folded into it.
+    a remark says so. A division by zero, or by a number whose reciprocal float32 does not hold, stays. Scales and
+    shifts directly after a convolution, without a Transpose in between, are then folded into it.
     """
 
     name = "ppl-operators"
