@@ -1,4 +1,4 @@
-"""The observer `signed-symmetric`: zero points of 0 for values without negative numbers, of 128 for others."""
+"""The observer `signed-symmetric`: zero points of 0 for values without negative numbers, 128 for most others."""
 
 import dovetail
 import numpy as np
@@ -15,8 +15,9 @@ from .nets import compiled, net
     [
         pytest.param(np.linspace(0, 1, 256), 0, 1 / 255, id="no negative number: all integers for the range"),
         pytest.param(np.linspace(-1, 1, 256), 128, 1 / 127, id="both signs: symmetric"),
-        pytest.param(np.linspace(-0.1, 1, 256), 128, 1 / 127, id="a few negative numbers: symmetric, too"),
-        pytest.param(np.linspace(-1, 0, 256), 128, 1 / 127, id="no positive number: symmetric"),
+        pytest.param(np.linspace(-0.6, 1, 256), 128, 1 / 127, id="one side is a little longer: symmetric, too"),
+        pytest.param(np.linspace(-0.1, 1, 256), 23, 1.1 / 255, id="a few negative numbers: the range is covered"),
+        pytest.param(np.linspace(-1, 0, 256), 255, 1 / 255, id="no positive number: all integers for the range"),
     ],
 )
 def test_the_sign_of_the_numbers_decides_the_zero_point(numbers, zero_point, scale):

@@ -24,11 +24,12 @@ _CLIP_TAKES_INPUTS = 11  # opset
 class PplOperators(Pass):
     """Rewrite arithmetic with constants to operators that PPL computes in int8, if `ppl-int8` is requested.
 
-    Given:  %a = Sub(%x, c)    %b = Max(%a, 0.1)     %t = Transpose(%conv)   %d = Mul(%t, k)
-    Result: %a = Add(%x, -c)   %b = Clip(%a, 0.1)    %m = Mul(%conv, k')     %d = Transpose(%m)
+    Given:  %a = Sub(%x, c)    %b = Max(%a, 0.1)     %t = Transpose(%conv)   %d = Mul(%t, k)       %e = Div(%x, 8)
+    Result: %a = Add(%x, -c)   %b = Clip(%a, 0.1)    %m = Mul(%conv, k')     %d = Transpose(%m)    %e = Mul(%x, 0.125)
 
-    The results are the same. Scales and shifts directly after a convolution, without a Transpose in between, are then
-    folded into it.
+    The results are the same; a division by numbers that are not powers of two changes the last digit of float32, and
+    a remark says so. A division by zero, or by a number whose reciprocal float32 does not hold, stays. Scales and
+    shifts directly after a convolution, without a Transpose in between, are then folded into it.
     """
 
     name = "ppl-operators"
@@ -62,6 +63,31 @@ def _shift(op: Replacement, x: ir.Value, c: ir.Value) -> ir.Value:
 
 def _shifts(x: ir.Value, c: ir.Value) -> str:
     return "it does not subtract a constant in float32" if _constant(c) is None or _constant(x) is not None else ""
+
+
+def _reciprocal(c: ir.Value) -> np.ndarray:
+    """Return the reciprocals of a constant in float32."""
+    with np.errstate(divide="ignore", over="ignore"):
+        return (1 / _known(c).astype(np.float64)).astype(np.float32)
+
+
+def _factor(op: Replacement, x: ir.Value, c: ir.Value) -> ir.Value:
+    return op.Mul(x, op.constant(ir.tensor(_reciprocal(c)), "reciprocal"))
+
+
+def _divides(x: ir.Value, c: ir.Value) -> str:
+    if _constant(c) is None or _constant(x) is not None:
+        return "it does not divide by a constant in float32"
+    known = _reciprocal(c)
+    if not np.isfinite(known).all() or (np.abs(known) < np.finfo(np.float32).tiny).any():
+        return "float32 does not hold the reciprocal of its divisor"
+    return ""
+
+
+def _divides_exactly(x: ir.Value, c: ir.Value) -> str:
+    why = _divides(x, c)
+    exact = why or (np.abs(np.frexp(_known(c))[0]) == 0.5).all()
+    return why or ("" if exact else "its divisor is not a power of two")
 
 
 def _bounded(node: ir.Node) -> tuple[ir.Value, ir.Value] | None:
@@ -125,8 +151,11 @@ def _activate(op: Replacement, node: ir.Node, x: ir.Value, transpose: ir.Node) -
 
 
 _SAME = "it replaces '{node}', with the same results"
+_NEARLY = "it replaces '{node}': the reciprocal is rounded, which changes a result by at most a part in 2^23 of it"
 _REWRITES = (
     Rewrite("subtract-constant", lambda op, x, c: op.Sub(x, c), _shift, _shifts, _SAME),
+    Rewrite("divide-by-power-of-two", lambda op, x, c: op.Div(x, c), _factor, _divides_exactly, _SAME),
+    Rewrite("divide-by-constant", lambda op, x, c: op.Div(x, c), _factor, _divides, _NEARLY),
     Rewrite("scalar-bound", lambda op: op.any_of("Max", "Min")(...), _clip, _bounds, _SAME),
     Rewrite(
         "transpose-behind",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError, PinError
 from dovetail.ir import FlatGraph
 from dovetail.planning import claim_of, from_source, key_of
+from dovetail_transforms.decompositions import is_known
 
 from dovetail_placement.claim_checks import ask_for_claims, check_claims
 from dovetail_placement.node_requests import NodeRequests
@@ -199,10 +200,11 @@ class Claiming:
 
 def pin_refused(pin: Pin, why: str) -> PinError:
     """Return the error for a pin that its backend rejects."""
-    backend = pin.request.backend
+    backend, written_out = pin.request.backend, f"--edit write-out={pin.node.name}"
+    other = f", or write it in operators that this one may take: {written_out}" if is_known(pin.node) else ""
     return PinError(
         f"{pin.request}: {backend} refuses '{pin.node.name}'{from_source(pin.node)}: {why}",
-        "choose another backend for it",
+        f"choose another backend for it{other}",
         backend,
         why,
     )

@@ -139,7 +139,7 @@ class OutputVerification:
             return []
         who = f"{', '.join(names)} {'holds' if len(names) == 1 else 'hold'} nothing but -1, 0 and 1 for these inputs"
         return [
-            f"{who}, as behind a saturated Softmax, Sigmoid or Tanh: that they are equal says nothing about the numbers "
+            f"{who}, as behind a saturated Softmax, Sigmoid or Tanh: that they are equal says nothing of the numbers "
             "before; `dovetail verify --layers` compares those, and inputs like real ones show what is lost"
         ]
 

@@ -1,4 +1,4 @@
-"""Originals that are in integers already: no result gives less than these, or another engine or the host computes them."""
+"""Originals that are in integers already: no result gives less than these; else other kernels compute them."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def with_source_integers(
 
     An engine of a backend may fuse such integers in another way than the engine that runs the original, and each sum
     that it rounds to another integer is carried on. If the result has less than 60 dB, and less than the original
-    without its engine's optimizations, the options that suit ONNX Runtime (`runtimes` of a backend's file) are tried: its
-    kernels round as the original's do. If that is not enough, the host computes the integers: the whole model if a
-    backend quantizes nothing more, else the nodes that round or read what was rounded, if that is better.
+    without its engine's optimizations, the options that suit ONNX Runtime (`runtimes` of a backend's file) are tried,
+    whose kernels round as the original does. If that is not enough, the host computes the integers: the whole model if
+    a backend quantizes nothing more, else the nodes that round or read what was rounded, if that is better.
 
     Args:
         job: The compilation.
