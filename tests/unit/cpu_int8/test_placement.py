@@ -122,3 +122,41 @@ def test_products_in_bodies_are_said_to_compute_in_floats():
     assert "numbers in bodies of control flow are not quantized" in said["product"]
     assert said["taken"] == "computed in float32: cpu-int8 takes Gather in floats only"
     assert not any("at this opset" in why for why in said.values())
+
+
+SHARED = """<ir_version: 9, opset_import: ["": 17]> g (float[1,3,12,12] x) => (float[1,4,10,10] y, float[1,4,10,10] z) {
+  a = Conv <pads = [1, 1, 1, 1]> (x, w)  r = Relu (a)  [large] b = Mul (r, k)
+  [pool] p = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x)
+  [concat] c = Concat <axis = 1> (b, p)  [behind] y = Conv (c, v)  [beside] z = Conv (x, w)
+}"""
+
+
+@pytest.mark.parametrize("backend", ["cpu-int8", "qnn"])
+def test_the_scale_of_a_concat_does_not_reach_the_input_through_a_pool(backend):
+    """The large branch has the scale of the Concat; the image, which convolutions read, keeps the steps of its own."""
+    model, numbers = onnx.parser.parse_model(SHARED), np.random.default_rng(0)
+    arrays = {"w": numbers.normal(0, 0.3, (4, 3, 3, 3)), "v": numbers.normal(0, 0.3, (4, 7, 3, 3)), "k": np.array(30.0)}
+    for name, array in arrays.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
+    data = [{"x": numbers.normal(size=(1, 3, 12, 12)).astype(np.float32)} for _ in range(8)]
+    result = dovetail.compile(model, backend, data=data, target_only=True, all_integers=True)
+    assert {node.name: node.backend for node in result.plan.nodes}["concat"] == backend
+    scales = {
+        name: max(one.get("scale", 0) for one in found) for name, found in result.plan.values.items() if name in "xc"
+    }
+    assert scales["c"] > 8 * scales["x"], "two scales"
+    assert result.verification.worst_snr_db > 30
+
+
+@pytest.mark.parametrize(("group", "kernel"), [(1, 2), (2, 3), (4, 4)])
+def test_transposed_convolutions_hold_their_weights_in_integers(group, kernel):
+    text = f"r = ConvTranspose <strides = [2, 2], group = {group}> (x, t) y = Relu (r)"
+    size = 5 * 2 + kernel
+    model = net(text, y=f"1,4,{size},{size}")
+    array = np.random.default_rng(2).normal(0, 0.3, (4, 4 // group, kernel, kernel)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(array, "t"))
+    result = compiled(model, all_integers=True, verify=True)
+    found = {node.op_type: node for node in result.plan.nodes}["ConvTranspose"]
+    assert {port: str(held) for port, held in found.ports.items()} == {"W": "int8[symmetric,axis=1]"}
+    assert any(one.dtype.name == "INT8" and len(one.shape) == 4 for one in result.model.graph.initializers.values())
+    assert result.verification.worst_snr_db > 40

@@ -169,3 +169,49 @@ def test_a_damaged_program_is_one_clear_message(data, tmp_path):
     result = dovetail.load(tmp_path / "out")
     with pytest.raises(dovetail.DovetailError, match="net_qnn.bin is not the file that was saved"):
         result.run(data[0])
+
+
+CONVOLUTIONS = """<ir_version: 9, opset_import: ["": 18]> g (float[1,4,16] x) => (float[1,4,7] y) {
+  [plain] a = Conv <pads = [1, 1]> (x, w)  [depthwise] b = Conv <group = 4, dilations = [2]> (a, d)
+  [strided] y = Conv <strides = [2], auto_pad = "VALID"> (b, w)
+}"""
+
+
+def with_weights(text, **shapes):
+    """A net with random weights, and what to calibrate it on."""
+    model, numbers = onnx.parser.parse_model(text), np.random.default_rng(0)
+    for name, shape in shapes.items():
+        array = numbers.normal(0, 0.3, shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    shape = [extent.dim_value for extent in model.graph.input[0].type.tensor_type.shape.dim]
+    return model, [{"x": numbers.normal(size=shape).astype(np.float32)} for _ in range(8)]
+
+
+def test_convolutions_along_one_axis_are_taken():
+    """The provider reshapes them to convolutions of height 1."""
+    model, data = with_weights(CONVOLUTIONS, w=(4, 4, 3), d=(4, 1, 2))
+    result = dovetail.compile(model, "qnn", data=data, target_only=True)
+    assert {node.backend for node in result.plan.nodes} == {"qnn"}
+    assert result.verification.worst_snr_db > 25
+
+
+DETECTOR = """<ir_version: 9, opset_import: ["": 18]> g (float[1,3,8,8] x) => (float[1,9,64] y)
+<float k = {300.0}, int64[3] flat = {1, 9, -1}> {
+  r = Conv <pads = [1, 1, 1, 1]> (x, w)  c = Conv (r, b)  [boxes] d = Mul (c, k)
+  e = Conv (r, s)  [scores] f = Sigmoid (e)  [join] j = Concat <axis = 1> (d, f)  [flatten] y = Reshape (j, flat)
+}"""
+
+
+def test_boxes_and_scores_are_joined_where_they_need_no_common_scale():
+    """Of one scale for boxes of hundreds of pixels, scores up to 1 would have no step left."""
+    shapes = {"w": (16, 3, 3, 3), "b": (4, 16, 1, 1), "s": (5, 16, 1, 1)}
+    model, data = with_weights(DETECTOR, **shapes)
+    result = dovetail.compile(model, "qnn", data=data, target_only=True)
+    assert {node.name for node in result.plan.nodes if node.backend == "host"} == {"join", "flatten"}
+    (why, *_) = (remark.why for remark in result.remarks if remark.rule == "shared-scale" and remark.node == "join")
+    assert "'f' up to" in why and "one scale would leave few steps" in why
+    exact = dovetail.compile(model, "host", data=data).run(data[0])["y"][:, 4:]
+    assert np.abs(result.run(data[0])["y"][:, 4:] - exact).max() < 0.02
+    more = DETECTOR.replace("[flatten] y", "[flatten] v").replace("(j, flat)", "(j, flat) y = Relu (v)")
+    behind = dovetail.compile(with_weights(more, **shapes)[0], "qnn", data=data, target_only=True)
+    assert {node.backend for node in behind.plan.nodes} == {"qnn"}, "an operator there computes from the result"

@@ -1,10 +1,15 @@
 """Which figures are warnings, which rows are scores, and what a typical row tells."""
 
+from pathlib import Path
+
+import dovetail
 import numpy as np
 import pytest
 from dovetail_verify.compare import OutputVerification
 from dovetail_verify.metrics import DifferenceSums
 from dovetail_verify.output_comparison import OutputComparison
+
+DIGITS = Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx"
 
 
 def output(name="y", snr=40.0, top1=None, hits=None, **more):
@@ -103,3 +108,13 @@ def test_equal_results_are_exact_in_every_row():
     given = shares((3, 4))
     assert compared(given, given).typical_snr_db == np.inf
     assert compared(given, given[:, :3]).typical_snr_db == -np.inf
+
+
+@pytest.mark.parametrize(("size", "said"), [(1.0, False), (1e15, True)])
+def test_equal_numbers_behind_a_saturated_softmax_say_nothing_about_integers(size, said):
+    """Scores of 1e15 make one of them 1 and all others 0, however the integers before are rounded."""
+    data = [{"image": np.random.default_rng(n).uniform(0, size, (1, 1, 8, 8)).astype(np.float32)} for n in range(12)]
+    compiled = dovetail.compile(DIGITS, "cpu-int8", data=data, all_integers=True)
+    notes = [note for note in compiled.verification.notes if "saturated" in note]
+    assert bool(notes) is said
+    assert not said or "'probabilities' holds nothing but -1, 0 and 1" in notes[0]

@@ -151,7 +151,7 @@ def _activate(op: Replacement, node: ir.Node, x: ir.Value, transpose: ir.Node) -
 
 
 _SAME = "it replaces '{node}', with the same results"
-_NEARLY = "it replaces '{node}': the reciprocal is rounded, which changes a result by at most a part in 2^23 of it"
+_NEARLY = "it replaces '{node}': the reciprocal is rounded, which changes a result by at most a part in 2^22 of it"
 _REWRITES = (
     Rewrite("subtract-constant", lambda op, x, c: op.Sub(x, c), _shift, _shifts, _SAME),
     Rewrite("divide-by-power-of-two", lambda op, x, c: op.Div(x, c), _factor, _divides_exactly, _SAME),

@@ -32,7 +32,7 @@ from dovetail_quantize.parameters import (
     weight_scale_for_bias,
 )
 from dovetail_quantize.refining.steps import READING_SCALES, steps_of
-from dovetail_quantize.shared_ranges import remark_narrow_values, with_range
+from dovetail_quantize.shared_ranges import followers, remark_narrow_values, with_range
 from dovetail_quantize.values_shown import values_shown
 
 if TYPE_CHECKING:
@@ -274,6 +274,9 @@ class _Calibration:
                     else:
                         beside = watcher if workers is not None else with_range(group, value, watcher, known)
                         wanted.setdefault(name_of(value), []).append(beside)
+            if workers is None:
+                for value, watcher in followers(group, known):
+                    wanted.setdefault(name_of(value), []).append(watcher)
         seen = None
         if workers is not None:
             from dovetail_quantize.shards import observe_in_parts

@@ -2,15 +2,21 @@
 
 `same_scale` of a backend file gives a Concat and its inputs one scale, that of all their numbers. An input whose
 numbers are a hundredth of the others' has two steps of 8 bits then, which costs more accuracy than any other choice.
+Where the backend does not demand that (`same_scale: free`), and nothing on it computes from the result, the node goes
+to the following backends, in floats: boxes and scores of a detector are then joined as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.ir import name_of
+from dovetail.planning import placement_of
+from dovetail_placement.place import claim_on
+from dovetail_placement.source_scales import weight_of
+from dovetail_precision.sharing_groups import FREE
 
 from dovetail_quantize.integers import integer_bounds
 
@@ -59,6 +65,35 @@ class Ranged:
         self.largest = max(self.largest, abs(float(low)), abs(float(high)))
 
 
+class _Extrema:
+    """A watcher that keeps nothing of the numbers, for a value whose scale others decide."""
+
+    def __init__(self, format_: Format):
+        self.format = format_
+
+    def update(self, array: Any) -> None:
+        """Keep nothing."""
+
+    def extrema(self, low: Any, high: Any) -> None:
+        """Keep nothing."""
+
+
+def followers(group: list[QuantizedForm], known: KnownParameters) -> Iterator[tuple[ir.Value, Watcher]]:
+    """Yield the values that have the scale of a node's result although it need not be (`free`), each with a watcher."""
+    seen = {id(one.value) for one in group if not one.follows}
+    for one in group:
+        known_before = id(one.value) in seen or weight_of(one.value) is not None
+        if known_before or not any(_is_free(use.node) for use in one.uses):
+            continue
+        seen.add(id(one.value))
+        yield one.value, with_range(group, one.value, _Extrema(one.format), known)
+
+
+def _is_free(node: ir.Node) -> bool:
+    claim = claim_on(node)
+    return claim is not None and any(rule.same_scale == FREE for rule in claim.rules.values())
+
+
 def with_range(group: list[QuantizedForm], value: ir.Value, watcher: Watcher, known: KnownParameters) -> Watcher:
     """Return a watcher of a value that notes its range, too, if the value shares its scale with others."""
     if len({id(one.value) for one in group}) < 2:
@@ -71,8 +106,12 @@ def with_range(group: list[QuantizedForm], value: ir.Value, watcher: Watcher, kn
 def remark_narrow_values(
     groups: Iterable[tuple[list[QuantizedForm], Parameters]], known: KnownParameters, ctx: Context
 ) -> None:
-    """Remark on each value that its shared scale leaves few steps, at the node that joins it, and note how many."""
+    """Remark on each value that its shared scale leaves few steps, at the node that joins it, and note how many.
+
+    A node that joins such values at the end of its backend's part is refused; see the module.
+    """
     narrow: list[tuple[float, str]] = []
+    left: dict[ir.Node, str] = {}
     for group, parameters in groups:
         names = {name_of(one.value) for one in group}
         seen = {name: one for name, one in known.ranges.get(group[0].name, {}).items() if name in names}
@@ -82,7 +121,12 @@ def remark_narrow_values(
         for name, ranged in seen.items():
             steps = ranged.largest / parameters.scale[0]
             if 0 < steps < _FEW_STEPS:
-                narrow.append((steps, _remark(group, name, widest, seen, steps, ctx)))
+                node, text = _remark(group, name, widest, seen, steps, ctx)
+                narrow.append((steps, text))
+                left |= dict.fromkeys(_at_the_end(node, group), text)
+    for node, text in left.items():
+        why = f"{text}: one scale would leave few steps, and nothing on this backend computes from the result"
+        ctx.refuse(node, placement_of(node).backend, why, rule="shared-scale")
     if narrow:
         texts = [text for _, text in sorted(narrow)]
         more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
@@ -91,13 +135,32 @@ def remark_narrow_values(
         ctx.remark("analysis", "", "shared-scales", why, suggest=_WAY_OUT)
 
 
+def _at_the_end(node: ir.Node, group: list[QuantizedForm]) -> list[ir.Node]:
+    """Return a node that joins values, and those that move its result, if that leaves the backend; else nothing."""
+    claim = claim_on(node)
+    if claim is None or not _is_free(node) or claim.role == "pinned":
+        return []
+    backend, moved = placement_of(node).backend, {id(one.value) for one in group}
+    found, waiting = {node: None}, [node]
+    while waiting:
+        for value in waiting.pop().outputs:
+            for reader, _ in value.uses():
+                if placement_of(reader).backend != backend or reader in found:
+                    continue
+                if not all(id(output) in moved for output in reader.outputs):
+                    return []
+                found[reader] = None
+                waiting.append(reader)
+    return list(found)
+
+
 _WAY_OUT = "`same_scale: free` or `false` in the backend's file lets an input keep its own scale, or --high NODE"
 
 
 def _remark(
     group: list[QuantizedForm], name: str, widest: str, seen: dict[str, Ranged], steps: float, ctx: Context
-) -> str:
-    """Remark on a value at the node that joins it with the widest one; return the short form of the text."""
+) -> tuple[ir.Node, str]:
+    """Remark on a value at the node that joins it with the widest one; return that node, and a short text."""
     forms = {name_of(one.value): one for one in group}
     users = {wanted: {id(use.node): use.node for use in forms[wanted].uses} for wanted in (name, widest)}
     both = [node for key, node in users[name].items() if key in users[widest]]
@@ -108,4 +171,4 @@ def _remark(
     )
     why = f"{short}: they share one scale, which leaves it {steps:.1f} of {levels} steps"
     ctx.remark("analysis", node, "shared-scale", why, suggest=_WAY_OUT)
-    return short
+    return node, short
