@@ -4,6 +4,7 @@ from pathlib import Path
 
 import dovetail
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 from dovetail.errors import GoalError
@@ -66,6 +67,22 @@ class Same(Compiler):
 class SameCall(Same):
     def node(self):
         return Call()
+
+
+class Coarse(Compiler):
+    """Claims what is not true: its programs have other weights."""
+
+    matches_plan = True
+
+    def emit(self, region, folder):
+        made = super().emit(region, folder)
+        model = onnx.load(folder / "net.onnx")
+        for tensor in model.graph.initializer:
+            if tensor.data_type == onnx.TensorProto.FLOAT and np.prod(tensor.dims) == 1:
+                value = onnx.numpy_helper.to_array(tensor) * np.float32(1.02)
+                tensor.CopyFrom(onnx.numpy_helper.from_array(value, tensor.name))
+        onnx.save(model, folder / "net.onnx")
+        return made
 
 
 class RefusesLate(Same):
@@ -153,6 +170,22 @@ def test_trials_run_the_nodes_where_programs_match_the_plan(plugins, data):
     assert runs > 6
     regions_of_judged = [nodes for nodes in Compiler.programs if "conv_1" in nodes]
     assert len(regions_of_judged) <= 3, "the request as it is, and the proposals"
+
+
+@pytest.mark.parametrize(("emitter", "false"), [(Compiler, False), (Same, False), (Coarse, True)])
+def test_that_programs_match_the_plan_is_measured(plugins, data, emitter, false):
+    result = compiled(plugins(emitter), data)
+    said = [text for text in result.notes() if "matches_plan" in text]
+    assert len(said) == false
+    if said:
+        assert "emitter 'program' of this program says that its programs compute what the plan says" in said[0]
+        assert " dB, below 60 dB" in said[0]
+        (remark,) = [remark for remark in result.remarks if remark.rule == "matches-plan"]
+        assert "leave `matches_plan = True` out" in remark.advice
+    unmeasured = dovetail.compile(
+        DIGITS / "digits.onnx", "program-npu", data=data, plugins=plugins(emitter), verify=False
+    )
+    assert not [remark for remark in unmeasured.remarks if remark.rule == "matches-plan"]
 
 
 def test_the_proposal_is_judged_by_its_programs(plugins, data):

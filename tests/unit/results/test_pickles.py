@@ -84,6 +84,13 @@ def test_a_pickle_of_a_saved_result_is_small_and_does_not_take_another_one(tmp_p
         pickle.loads(text)
 
 
+def test_a_result_that_another_one_replaced_is_pickled_with_its_own_files(tmp_path):
+    first = saved(tmp_path)
+    compiled(scale=2.5).save(tmp_path / "out")
+    np.testing.assert_array_equal(again(first).run({"x": X})["y"], first.run({"x": X})["y"])
+    assert not first.is_saved and dovetail.load(tmp_path / "out").is_saved
+
+
 def test_another_process_runs_it(tmp_path):
     one = compiled()
     (tmp_path / "one.pickle").write_bytes(pickle.dumps(one))

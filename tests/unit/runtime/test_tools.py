@@ -29,10 +29,22 @@ def compile(model, scales, name="net"):
 
 def load(program):
     loaded.append(program)
+    if program == b"bad":
+        raise ValueError("no program")
+    return Program(program)
+
+
+class Program:
+    def __init__(self, code):
+        self.code = code
+
+
+def run_program(program, x):
+    return {"y": x + len(program.code), "loaded": loaded, "pid": os.getpid()}
 
 
 def run(x):
-    return {"y": x + 1, "loaded": loaded, "pid": os.getpid()}
+    return {"y": x + 1, "pid": os.getpid()}
 
 
 def refuse():
@@ -165,14 +177,54 @@ def test_a_tool_that_hangs_is_ended(tool):
     assert acme.ask("sequence") == "done", "a line of progress begins the time again"
 
 
-def test_every_process_begins_with_the_same_call(tool):
-    acme = tool(begin=("load", {"program": b"net"}))
-    first = acme.ask("run", x=np.zeros(1))
+def test_one_process_has_several_things_open_and_opens_them_again_if_it_ended(tool):
+    acme = tool()
+    one, two = (acme.opened("load", program=code) for code in (b"1", b"22"))
+    first = [each.ask("run_program", x=np.zeros(1)) for each in (one, two, one)]
+    assert [float(found["y"][0]) for found in first] == [1, 2, 1]
+    assert len({found["pid"] for found in first}) == 1 and acme.starts == 1
+    assert first[-1]["loaded"] == [b"1", b"22"], "each is opened once"
     with pytest.raises(EngineError):
         acme.ask("leave")
-    second = acme.ask("run", x=np.zeros(1))
-    assert first["loaded"] == second["loaded"] == [b"net"]
-    assert first["pid"] != second["pid"] and acme.starts == 2
+    again = [each.ask("run_program", x=np.zeros(1)) for each in (two, one)]
+    assert [float(found["y"][0]) for found in again] == [2, 1] and acme.starts == 2
+    assert again[-1]["loaded"] == [b"22", b"1"]
+
+
+def test_what_is_closed_is_forgotten_and_the_process_stays(tool):
+    acme = tool()
+    one, two = (acme.opened("load", program=code) for code in (b"1", b"22"))
+    for each in (one, two):
+        each.ask("run_program", x=np.zeros(1))
+    one.close(), one.close()
+    found = two.ask("run_program", x=np.zeros(1))
+    assert found["pid"] == acme.ask("run", x=np.zeros(1))["pid"]
+    assert one.ask("run_program", x=np.zeros(1))["loaded"] == [b"1", b"22", b"1"], "a later call opens it again"
+    acme.close()
+    one.close()
+    assert acme.starts == 1
+
+
+def test_what_does_not_open_is_an_error_of_every_call(tool):
+    bad = tool().opened("load", program=b"bad")
+    for _ in range(2):
+        with pytest.raises(EngineError, match="acme-compiler: ValueError: no program"):
+            bad.ask("run_program", x=np.zeros(1))
+
+
+def test_a_forked_process_does_not_use_the_tool_of_the_other_one(tool):
+    acme = tool()
+    own = acme.ask("run", x=np.zeros(1))["pid"]
+    readable, writable = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.write(writable, str(acme.ask("run", x=np.zeros(1))["pid"]).encode())
+            acme.close()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert int(os.read(readable, 20)) != own == acme.ask("run", x=np.zeros(1))["pid"]
 
 
 def test_the_process_ends_with_the_tool(tool):

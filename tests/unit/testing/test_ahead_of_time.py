@@ -1,15 +1,19 @@
 """Backends that compile ahead of time, under `dovetail probe` and `dovetail check --installed`."""
 
 import itertools
+import os
+import signal
 import time
 
 import dovetail
+import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail_testing.kit.installed import check_installed
 from dovetail_testing.kit.new_backend import new_backend
 from dovetail_testing.probe.probing import probe
+from onnx import parser
 
 _NUMBERS = itertools.count()
 
@@ -81,3 +85,29 @@ def test_an_engine_that_runs_programs_alone_is_an_error(compiled_backend, tmp_pa
     assert main(["probe", f"{name}-engine", "--operator", "Relu", "-o", str(file)]) == 1
     assert "name the backend that has both" in capsys.readouterr().err
     assert not file.exists()
+
+
+NET = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 4] x) => (float[2, 4] y) {{ {nodes} y = Relu(h{last}) }}"""
+
+
+def test_one_process_of_the_tool_serves_all_regions(compiled_backend, tmp_path):
+    """Its version is asked, each region is compiled, and each program is loaded and run; a crash starts another one."""
+    log = tmp_path / "started"
+    name = compiled_backend(f"import os\nopen({str(log)!r}, 'a').write(f'{{os.getpid()}}\\n')\n")
+    nodes = [f"a{i} = Relu({f'h{i - 1}' if i else 'x'})  h{i} = Softsign(a{i})" for i in range(12)]
+    text = NET.format(nodes="  ".join(nodes), last=len(nodes) - 1)
+    compiled = dovetail.compile(parser.parse_model(text), name, plugins=dovetail.load_plugins())
+    x = np.linspace(-1, 1, 8, dtype=np.float32).reshape(2, 4)
+    first = compiled.run({"x": x})["y"]
+    assert compiled.coverage().startswith(f"{name} 13/25 nodes in 13 regions")
+    (pid,) = log.read_text().split()
+    os.kill(int(pid), signal.SIGKILL)
+    np.testing.assert_array_equal(compiled.run({"x": x})["y"], first)
+    assert len(log.read_text().split()) == 2
+
+
+def test_a_probe_without_a_name_says_what_is_here(compiled_backend, capsys):
+    name = compiled_backend()
+    assert main(["probe"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name} ({name}-engine)" in said and "cpu-bf16 (openvino-cpu)" in said and "other engines: " in said

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.planning.plan import Plan, coverage_line
 from dovetail.planning.remark import assumed
-from dovetail.plugin.pickling import Reduced, reduced
+from dovetail.plugin.pickling import Reduced, reduced, state_of
 from dovetail.plugin.running import cannot_run, runner_class
 from dovetail.text import html_table, pluralize
 
@@ -73,14 +73,22 @@ class CompiledModel:
     with_nodes: Model | None = field(default=None, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
     _revision: int = field(default=-1, repr=False)
+    _saved_state: tuple[int, ...] = field(default=(), repr=False)  # of what is at `saved_to`
 
     def __post_init__(self) -> None:
         self._revision = self.model.revision
+        if self.saved_to is not None and not self._saved_state:
+            self._saved_state = state_of(self.saved_to)
 
     @property
     def edited(self) -> bool:
         """Whether the model changed since it was compiled or opened."""
         return self.model.revision != self._revision
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether it is at `saved_to` as it is: not edited since, and nothing else was written there."""
+        return self.saved_to is not None and not self.edited and self._saved_state == state_of(self.saved_to)
 
     def __reduce__(self) -> Reduced:
         """Pickle a saved result by its path, and any other one with its files; see `dovetail.plugin.pickling`."""
@@ -270,6 +278,7 @@ class CompiledModel:
         with store_for(folder, "save", self.registry) as store:
             store.save(self, Path(folder), external=external, progress=progress)
         self.saved_to = Path(folder)
+        self._saved_state = state_of(self.saved_to)
 
     def add_comparison(self) -> None:
         """Add `verification` to the saved result, if it was saved before it was compared.

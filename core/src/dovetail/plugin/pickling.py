@@ -17,6 +17,15 @@ Reduced = tuple[Callable[..., "CompiledModel"], tuple[Any, ...]]
 """What `__reduce__` returns: a function, and its arguments."""
 
 
+def state_of(path: Path) -> tuple[int, ...]:
+    """Return what changes when a result is written to a path: time and inode; empty if there is nothing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_ino
+
+
 def reduced(compiled: CompiledModel) -> Reduced:
     """Return how to make a result again: `__reduce__` of `CompiledModel`.
 
@@ -28,19 +37,19 @@ def reduced(compiled: CompiledModel) -> Reduced:
     """
     from dovetail.plugin.loading.stores import store_for
 
-    if compiled.saved_to is not None and not compiled.edited:
+    if compiled.saved_to is not None and compiled.is_saved:
         path = compiled.saved_to.absolute()
         with store_for(path, "identity", compiled.registry) as store:
-            return _from_path, (path, store.identity(path), compiled.options)
+            return _from_path, (type(compiled), path, store.identity(path), compiled.options)
     with TemporaryFolder("pickle") as folder:
         path = folder / "result"
         with store_for(path, "save", compiled.registry) as store:
             store.save(compiled, path)
         files = {file.relative_to(path).as_posix(): file.read_bytes() for file in path.rglob("*") if file.is_file()}
-    return _from_files, (files, compiled.options)
+    return _from_files, (type(compiled), files, compiled.options)
 
 
-def _from_path(path: Path, identity: str, options: Mapping[str, Any]) -> CompiledModel:
+def _from_path(kind: type[CompiledModel], path: Path, identity: str, options: Mapping[str, Any]) -> CompiledModel:
     """Load a saved result.
 
     Raises:
@@ -55,28 +64,27 @@ def _from_path(path: Path, identity: str, options: Mapping[str, Any]) -> Compile
             f"{path} is not the result that was pickled, which this pickle names by its path",
             "save results that other processes load into folders of their own, and pickle again",
         )
-    return _loaded(path, options)
+    return _loaded(kind, path, options)
 
 
-def _from_files(files: Mapping[str, bytes], options: Mapping[str, Any]) -> CompiledModel:
+def _from_files(kind: type[CompiledModel], files: Mapping[str, bytes], options: Mapping[str, Any]) -> CompiledModel:
     """Load a result from its files, which exist as long as it does."""
     folder = TemporaryFolder("pickle")
     for name, content in files.items():
         path = folder.path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    compiled = _loaded(folder.path, options)
+    compiled = _loaded(kind, folder.path, options)
     compiled.saved_to = None
     weakref.finalize(compiled, folder.cleanup)
     return compiled
 
 
-def _loaded(path: Path, options: Mapping[str, Any]) -> CompiledModel:
-    from dovetail.plugin.compiled import CompiledModel
+def _loaded(kind: type[CompiledModel], path: Path, options: Mapping[str, Any]) -> CompiledModel:
     from dovetail.plugin.loading.loader import load_plugins
     from dovetail.plugin.loading.stores import loaded
 
     plugins = load_plugins()
-    compiled = loaded(path, "load", CompiledModel, plugins.registry, plugins)
+    compiled = loaded(path, "load", kind, plugins.registry, plugins)
     compiled.options.update(options)
     return compiled

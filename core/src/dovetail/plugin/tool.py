@@ -22,8 +22,7 @@ class Tool(ABC):
         Args:
             worker: A module, which need not import anything of Dovetail, or the path of its file.
             settings: `title` for messages, `hint` on what to install, `python` (another interpreter, or the folder of a
-                virtual environment), `variables` of its environment, `timeout` of a call in seconds, and `begin`, a
-                call that every new process makes first.
+                virtual environment), `variables` of its environment, and `timeout` of a call in seconds.
         """
         return cast("Tool", api_extension("Tool")(worker, **settings))
 
@@ -37,6 +36,20 @@ class Tool(ABC):
 
         Raises:
             EngineError: The function raises, the process ends, or its time is over.
+        """
+
+    @abstractmethod
+    def opened(self, function: str, /, **given: Any) -> Tool:
+        """Return this tool with something open in its process, such as a loaded program.
+
+        A function of the worker opens it, before the first call. What it returns stays in the process, may be any
+        object, and is the first argument of every call. A process that ended is replaced, and opens it again. One
+        process serves any number of these; closing one of them forgets what is open, and leaves the process to the
+        others.
+
+        Args:
+            function: The function that opens it.
+            given: Its keyword arguments.
         """
 
     @abstractmethod

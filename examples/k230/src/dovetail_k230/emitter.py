@@ -20,29 +20,27 @@ def missing():
     return f"{' and '.join(lacking)} not installed ({HINT})" if lacking else ""
 
 
-def tool(title, **settings):
-    """Return a process of nncase, in this environment or in the one that the variable names."""
-    python = os.environ.get("DOVETAIL_K230_ENV", "")
-    return Tool.start("dovetail_k230.worker", title=title, hint=HINT, python=python, timeout=600, **settings)
-
-
 @cache
-def compiler():
-    """Return the process that compiles all regions: .NET takes seconds to start."""
-    return tool("k230-kmodel")
+def tool():
+    """Return the process of nncase for all regions, in this environment or in the one that the variable names.
+
+    .NET takes seconds to start.
+    """
+    python = os.environ.get("DOVETAIL_K230_ENV", "")
+    return Tool.start("dovetail_k230.worker", title="nncase", hint=HINT, python=python, timeout=600)
 
 
 class KModel(Emitter):
     """Compiles the region in floats, with the ranges of the plan; nncase quantizes by itself."""
 
     def version(self):
-        return "" if missing() else compiler().ask("version")
+        return "" if missing() else tool().ask("version")
 
     def emit(self, region, folder):
         if why := missing():
             return Artifact(notes=(f"{region.name} was not compiled: {why}",))
         source = engine_source(RegionModel(region.source))
-        made = compiler().ask(
+        made = tool().ask(
             "compile", model=source if isinstance(source, bytes) else source.read_bytes(),
             ranges=json.dumps({"Version": "1.0", "Model": None, "Outputs": schemes_of(region)}),
             weights=region.backend.chosen["weights"],

@@ -27,19 +27,19 @@ class Simulator(Engine):
 
 
 class Program(Session):
-    """A program in a process of its own, which begins again with it if nncase ends the process."""
+    """A program in the process of nncase, which is loaded again if nncase ends the process."""
 
     def __init__(self, folder, node):
         self._about = json.loads((folder / "net.json").read_text())
         kmodel = (folder / "net.kmodel").read_bytes()
-        self._tool = tool("k230-simulator", begin=("load", {"kmodel": kmodel}))
+        self._loaded = tool().opened("load", kmodel=kmodel)
         self._inputs = [value.name for value in node.inputs]  # weights stand behind those of the program
         self._outputs = [value.name for value in node.outputs]
 
     def run(self, inputs):
         entering, leaving = self._about["entering"], self._about["leaving"]
         floats = {source: from_border(inputs[name], how) for name, (source, how) in zip(self._inputs, entering)}
-        results = self._tool.ask("run", inputs=[floats[name] for name in self._about["inputs"]])
+        results = self._loaded.ask("run", inputs=[floats[name] for name in self._about["inputs"]])
         found = dict(zip(self._about["outputs"], results, strict=True))
         return {name: found[source] for name, source in zip(self._outputs, leaving)}
 
@@ -47,7 +47,7 @@ class Program(Session):
         return dict.fromkeys(self._about["nodes"], Executed("uint8", "reported"))
 
     def close(self):
-        self._tool.close()
+        self._loaded.close()
 
 
 def from_border(array, how):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 _folder = tempfile.TemporaryDirectory(prefix="k230-")
 os.chdir(_folder.name)  # nncase writes into the current folder
-_loaded = []
 
 
 class NoRuntime(Exception):
@@ -55,18 +54,18 @@ def compile(model, ranges, weights, shapes):
 
 
 def load(kmodel):
-    """Load a program into the simulator."""
+    """Load a program into a simulator, and return nncase and the simulator for `run`."""
     nncase = _nncase()
     simulator = nncase.Simulator()
     simulator.load_model(kmodel)
-    _loaded[:] = [nncase, simulator]
+    return nncase, simulator
 
 
-def run(inputs):
-    """Run the program on inputs in its order, and return its outputs."""
+def run(loaded, inputs):
+    """Run a program on inputs in its order, and return its outputs."""
     import numpy as np
 
-    nncase, simulator = _loaded
+    nncase, simulator = loaded
     for index, array in enumerate(inputs):
         simulator.set_input_tensor(index, nncase.RuntimeTensor.from_numpy(np.ascontiguousarray(array)))
     simulator.run()

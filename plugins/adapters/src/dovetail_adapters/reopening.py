@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from pickle import PicklingError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.plugin import TemporaryFolder
 from dovetail_onnx import onnx_runtime
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.api import AnyModel
 
-    from dovetail_adapters.session import InferenceSession
+S = TypeVar("S")
 
 
-def reduced(arguments: Mapping[str, Any]) -> tuple[Callable[..., InferenceSession], tuple[Any, ...]]:
+def reduced(kind: type[S], arguments: Mapping[str, Any]) -> tuple[Callable[..., S], tuple[Any, ...]]:
     """Return how to open a session again: `__reduce__` of `InferenceSession`.
 
     Args:
-        arguments: The arguments of the session.
+        kind: The class of the session.
+        arguments: Its arguments.
 
     Raises:
         PicklingError: The session has plugins that exist in this process alone.
@@ -34,17 +35,15 @@ def reduced(arguments: Mapping[str, Any]) -> tuple[Callable[..., InferenceSessio
         raise PicklingError("a session that was given `plugins` cannot be pickled: they exist in this process alone")
     settings = arguments["sess_options"]
     changed = {} if settings is None else _attributes_of(settings)
-    model = _portable(arguments["path_or_bytes"])
-    return _reopened, ({**arguments, "path_or_bytes": model, "sess_options": None}, settings is not None, changed)
+    portable = {**arguments, "path_or_bytes": _portable(arguments["path_or_bytes"]), "sess_options": None}
+    return _reopened, (kind, portable, settings is not None, changed)
 
 
-def _reopened(arguments: Mapping[str, Any], has_settings: bool, attributes: Mapping[str, Any]) -> InferenceSession:
-    from dovetail_adapters.session import InferenceSession
-
+def _reopened(kind: type[S], arguments: Mapping[str, Any], has_settings: bool, attributes: Mapping[str, Any]) -> S:
     settings = onnx_runtime().SessionOptions() if has_settings else None
     for name, value in attributes.items():
         setattr(settings, name, value)
-    return InferenceSession(**{**arguments, "sess_options": settings})
+    return kind(**{**arguments, "sess_options": settings})
 
 
 def absolute(model: AnyModel) -> AnyModel:

@@ -315,7 +315,7 @@ class InferenceSession:
         return facts_of(self.compiled)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return reduced(self._arguments)
+        return reduced(type(self), self._arguments)
 
     def __copy__(self) -> InferenceSession:
         return type(self)(**self._arguments)

@@ -40,7 +40,6 @@ class ToolProcess(dovetail.plugin.Tool):
         python: Another interpreter, or the folder of a virtual environment.
         variables: Environment variables to set, which exist before the first import.
         timeout: Time limit of a call in seconds. It holds for silence: a line of progress begins it again.
-        begin: A function and its arguments, called first in every new process, such as one that loads a program.
         progress: Called with every line of progress.
 
     Attributes:
@@ -56,7 +55,6 @@ class ToolProcess(dovetail.plugin.Tool):
         python: str | Path = "",
         variables: Mapping[str, str] | None = None,
         timeout: float = math.inf,
-        begin: tuple[str, Mapping[str, Any]] | None = None,
         progress: Callable[[str], None] | None = None,
     ):
         self._process: PythonProcess | None = None
@@ -64,8 +62,8 @@ class ToolProcess(dovetail.plugin.Tool):
         self.starts = 0
         self._file, self._title = _file_of(worker), title or str(worker)
         self._hint, self._python, self._variables = hint, python_of(python) if python else "", dict(variables or {})
-        self._timeout, self._begin, self._progress = timeout, begin, progress
-        self._lock = threading.Lock()
+        self._timeout, self._progress = timeout, progress
+        self._lock, self._owner = threading.Lock(), os.getpid()
 
     def __enter__(self) -> ToolProcess:
         return self
@@ -79,10 +77,25 @@ class ToolProcess(dovetail.plugin.Tool):
         Raises:
             EngineError: The function raises, the process ends, or its time is over.
         """
+        with self._alive():
+            return self._call({"function": function, "given": given})
+
+    def opened(self, function: str, /, **given: Any) -> dovetail.plugin.Tool:
+        """Return this tool with something open in its process; see `dovetail.plugin.Tool`."""
+        return _OpenedTool(self, function, given)
+
+    @contextlib.contextmanager
+    def _alive(self) -> Iterator[int]:
+        """Hold the process for one call, and yield its number; a process that ended is replaced.
+
+        A process that was forked from the one that started it has none: both would read the answers of the other.
+        """
+        if self._owner != os.getpid():
+            self._process, self._words, self._lock, self._owner = None, None, threading.Lock(), os.getpid()
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._start()
-            return self._call(function, given)
+            yield self.starts
 
     def close(self) -> None:
         """End the process; a later call starts another one."""
@@ -106,15 +119,13 @@ class ToolProcess(dovetail.plugin.Tool):
             why = f"{self._title} cannot be started by {self._python or sys.executable}: {error.strerror}"
             raise EngineError(why, self._hint) from error
         self.starts += 1
-        if self._begin is not None:
-            self._call(self._begin[0], self._begin[1])
 
-    def _call(self, function: str, given: Mapping[str, Any]) -> Any:
+    def _call(self, request: Mapping[str, Any]) -> Any:
         process, late = self._process, threading.Event()
         assert process is not None and process.stdin is not None and process.stdout is not None, "it has pipes"
         try:
             with _limited(process, self._seconds(), late):
-                tool_worker.send(process.stdin, {"function": function, "given": dict(given)})
+                tool_worker.send(process.stdin, request)
             while True:
                 with _limited(process, self._seconds(), late):
                     answer = tool_worker.receive(process.stdout)
@@ -185,6 +196,40 @@ class ToolProcess(dovetail.plugin.Tool):
                         stream.close()
         if words is not None:
             words.close()
+
+
+class _OpenedTool(dovetail.plugin.Tool):
+    """Something open in the process of a tool: the first argument of its calls.
+
+    Args:
+        tool: The tool.
+        function: What opens it.
+        given: The arguments of that.
+    """
+
+    def __init__(self, tool: ToolProcess, function: str, given: Mapping[str, Any]):
+        self._tool, self._opening = tool, {"function": function, "given": dict(given)}
+        self._key, self._process = str(id(self)), 0  # the number of the process that has it open
+
+    def ask(self, function: str, /, **given: Any) -> Any:
+        """Call a function with what is open, which is opened first in a new process."""
+        with self._tool._alive() as number:
+            if number != self._process:
+                self._tool._call({**self._opening, "keep": self._key})
+                self._process = number
+            return self._tool._call({"function": function, "given": given, "with": self._key})
+
+    def opened(self, function: str, /, **given: Any) -> dovetail.plugin.Tool:
+        """Return the tool with something else open."""
+        return self._tool.opened(function, **given)
+
+    def close(self) -> None:
+        """Forget what is open, if the process still has it."""
+        tool = self._tool
+        with contextlib.suppress(EngineError), tool._lock:
+            if self._process == tool.starts and tool._process is not None and tool._process.poll() is None:
+                tool._call({"function": "", "given": {}, "forget": self._key})
+        self._process = 0
 
 
 @contextlib.contextmanager

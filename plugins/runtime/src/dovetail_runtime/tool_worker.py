@@ -104,11 +104,26 @@ def _module_of(path: str, name: str) -> Any:
     return module
 
 
-def _called(worker: Any, request: Any, answers: IO[bytes]) -> Any:
-    """Call a function; a generator's values are sent as progress, and its result is the answer."""
-    found = getattr(worker, request["function"])(**request["given"])
-    if not inspect.isgenerator(found):
+def _called(worker: Any, request: Any, answers: IO[bytes], kept: dict[str, Any]) -> Any:
+    """Do what a request says, and return the answer.
+
+    A function is called, with what is open under a key before its arguments; its result is kept under one, or is the
+    answer.
+    """
+    if "forget" in request:
+        kept.pop(request["forget"], None)
+        return None
+    opened = [kept[request["with"]]] if "with" in request else []
+    found = getattr(worker, request["function"])(*opened, **request["given"])
+    found = _finished(found, answers) if inspect.isgenerator(found) else found
+    if "keep" not in request:
         return found
+    kept[request["keep"]] = found
+    return None
+
+
+def _finished(found: Any, answers: IO[bytes]) -> Any:
+    """Return the result of a generator; its values are sent as progress."""
     while True:
         try:
             send(answers, {"progress": str(next(found))})
@@ -134,6 +149,7 @@ def main(processes: str, path: str) -> None:
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     worker = None
+    kept: dict[str, Any] = {}
     while True:
         try:
             request = receive(requests)
@@ -141,7 +157,7 @@ def main(processes: str, path: str) -> None:
             return
         try:
             worker = worker or _module_of(path, _WORKER)
-            answer = {"answer": _called(worker, request, answers)}
+            answer = {"answer": _called(worker, request, answers, kept)}
         except (Exception, SystemExit) as error:
             answer = _failure(error)
         try:

@@ -163,6 +163,10 @@ class VerifyResult(Option):
                 if verify or not isinstance(cause, NoEngineError) or job.ctx.try_engines is not False:
                     raise
                 compiled.plan.remarks.append(_not_verified(job, cause))
+        if measures and data is not None and job.recognized is None:
+            from dovetail_verify.claimed_matches import unmatched_programs
+
+            compiled.plan.remarks += unmatched_programs(job, compiled)
         verification = cast("OutputVerification | None", compiled.verification)
         if verification is not None:
             verification.layers = layers

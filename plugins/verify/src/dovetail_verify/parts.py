@@ -102,7 +102,7 @@ def verified_in_parts(
 
 def folder_of(result: CompiledModel) -> Path | None:
     """Return the folder of a result that other processes can load; None if it is not saved as it is."""
-    return result.saved_to.absolute() if result.saved_to is not None and not result.edited else None
+    return result.saved_to.absolute() if result.saved_to is not None and result.is_saved else None
 
 
 def verify_part(text: str, model: bytes) -> str:

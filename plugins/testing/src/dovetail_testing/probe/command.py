@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail.cli import PlainCommand, note, output, plugins_of, print_json, say
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin.loading import make_engine
+from dovetail.passes import BackendChoice
+from dovetail.plugin.loading import load_chosen, make_engine
 from dovetail_schemas.check_command import seconds
+
+from dovetail_testing.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -27,7 +31,10 @@ _SECONDS = 900.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `probe`."""
     parser.add_argument(
-        "target", metavar="BACKEND|ENGINE", help="a backend, whose first engine is probed, or an engine"
+        "target",
+        nargs="?",
+        metavar="BACKEND|ENGINE",
+        help="a backend, whose first engine is probed, or an engine; without it, an error says which are here",
     )
     parser.add_argument(
         "-o", "--output", type=output, metavar="FILE", help="the backend file to write, such as acme.backend.yaml"
@@ -50,6 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run `probe`."""
+    limit = TimeLimit(args.time_limit)  # before what takes seconds to import
     from dovetail_onnx import write_text
 
     from dovetail_testing.probe.claims import contradictions, lines_of
@@ -58,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_testing.progress import progress_lines
 
     plugins = plugins_of(args)
+    if args.target is None:
+        raise UsageError("no backend or engine is named", _here(plugins))
     target, against = args.target, args.against or _own_file(args.target, plugins)
     file = args.output or Path(target.partition(":")[0] + _SUFFIX)
     name = _name_of(file, plugins)
@@ -67,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
             if args.cluster:
                 _on_machines(args, state, plugins, progress)
             found = probe(
-                target, plugins=plugins, state=state, time_limit=args.time_limit, operators=args.operator,
+                target, plugins=plugins, state=state, time_limit=limit, operators=args.operator,
                 against=against, progress=progress,
             )  # fmt: skip
     except KeyboardInterrupt:
@@ -90,6 +100,23 @@ def run(args: argparse.Namespace) -> int:
         say(f"the time limit left out variations of {len(found.unfinished)} operators; the same command resumes")
     say(found.line(), f"{file}: written; dovetail check {file}")
     return 0
+
+
+def _here(plugins: PluginSet) -> str:
+    """Say which backends have an engine here, and which other engines are here."""
+    registry = plugins.registry
+    here: dict[str, bool] = {}
+    for name in registry.engine:
+        with suppress(DovetailError):
+            here[name] = make_engine(registry, name).available().ok
+    found: dict[str, str] = {}
+    for backend in registry.backend:
+        with suppress(DovetailError):
+            engines = [name for name in load_chosen(registry, BackendChoice(backend)).engines if here.get(name)]
+            found |= dict.fromkeys([backend] if engines else [], *engines[:1])
+    others = [name for name, is_here in here.items() if is_here and name not in found.values()]
+    backends = ", ".join(f"{backend} ({engine})" for backend, engine in found.items())
+    return f"backends, with the engine that is probed: {backends}; other engines: {', '.join(others) or 'none'}"
 
 
 def _on_machines(args: argparse.Namespace, state: Path, plugins: PluginSet, progress: Progress) -> None:

@@ -102,7 +102,7 @@ def probe(
     *,
     plugins: PluginSet | None = None,
     state: str | Path | None = None,
-    time_limit: float | None = None,
+    time_limit: float | TimeLimit | None = None,
     operators: Sequence[str] = (),
     against: str = "",
     progress: Progress | None = None,
@@ -117,6 +117,7 @@ def probe(
         plugins: The plugins; all installed ones by default.
         state: The file with the outcomes, from which an interrupted probe resumes; None for none.
         time_limit: Time limit in seconds; the rest of the nodes is left out then. A node that is being tried is ended.
+            A `TimeLimit` counts from its own beginning.
         operators: The operators to probe; by default all.
         against: A backend, or the file of one, whose claims are compared (see `dovetail_testing.probe.claims`).
         progress: Called as nodes are tried.
@@ -125,7 +126,7 @@ def probe(
         UsageError: There is no such backend, engine or operator.
         DovetailError: No engine is here, or the file of outcomes is something else.
     """
-    began, limit = time.monotonic(), TimeLimit(time_limit)
+    began, limit = time.monotonic(), time_limit if isinstance(time_limit, TimeLimit) else TimeLimit(time_limit)
     plugins = plugins or dovetail.load_plugins()
     backend, engine = _target(target, plugins)
     name, chosen = engine.name, dict(backend.chosen) if backend is not None else {}

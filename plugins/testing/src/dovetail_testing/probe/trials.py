@@ -116,7 +116,8 @@ class Trials:
     def __post_init__(self) -> None:
         self._given = {"engine": self.engine, "chosen": dict(self.chosen), "backend": self.backend}
         seconds = _COMPILE_SECONDS if self.backend else _SECONDS
-        self._on_engine = Tool.start(_WORKER, title=self.engine, timeout=seconds, begin=("begin", self._given))
+        self._tool = Tool.start(_WORKER, title=self.engine, timeout=seconds)
+        self._on_engine = self._tool.opened("begin", **self._given)
         self._on_reference = Tool.start(_WORKER, title="the reference", timeout=_REFERENCE_SECONDS)
         self.tried = 0
 
@@ -124,7 +125,7 @@ class Trials:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._on_engine.close()
+        self._tool.close()
         self._on_reference.close()
 
     def start(self) -> float:
@@ -136,7 +137,7 @@ class Trials:
         """
         began = time.monotonic()
         try:
-            self._on_engine.ask("begin", **self._given)
+            self._on_engine.ask("started")
         finally:
             self._check_time()
         return time.monotonic() - began

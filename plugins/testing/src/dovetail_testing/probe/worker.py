@@ -6,7 +6,7 @@ Each is the worker of a `dovetail.plugin.Tool`, so that what crashes or hangs co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from dovetail.errors import DovetailError
@@ -21,12 +21,22 @@ if TYPE_CHECKING:
 
 _SLOW = 1 << 15  # elements that onnx's reference computes in reasonable time
 
-_engines: list[GuardedEngine] = []
-_plugins: list[PluginSet] = []
-_emitting: list[BackendChoice] = []
+
+class EngineUnderTest(NamedTuple):
+    """What nodes are tried on.
+
+    Attributes:
+        plugins: The plugins.
+        engine: The engine.
+        emitting: The backend whose emitters compile every node first; None if the engine loads nodes.
+    """
+
+    plugins: PluginSet
+    engine: GuardedEngine
+    emitting: BackendChoice | None
 
 
-def begin(engine: str, chosen: Mapping[str, str], backend: str = "") -> None:
+def begin(engine: str, chosen: Mapping[str, str], backend: str = "") -> EngineUnderTest:
     """Create the engine.
 
     Args:
@@ -41,12 +51,17 @@ def begin(engine: str, chosen: Mapping[str, str], backend: str = "") -> None:
     from dovetail_runtime.engines import GuardedEngine
 
     plugins = dovetail.load_plugins()
-    _plugins[:] = [plugins]
-    _engines[:] = [GuardedEngine(make_engine(plugins.registry, engine), "", dict(chosen))]
-    _emitting[:] = [BackendChoice.parse(use_file(plugins.registry, backend))] if backend else []
+    made = GuardedEngine(make_engine(plugins.registry, engine), "", dict(chosen))
+    emitting = BackendChoice.parse(use_file(plugins.registry, backend)) if backend else None
+    return EngineUnderTest(plugins, made, emitting)
 
 
-def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def started(tested: EngineUnderTest) -> str:
+    """Return the name of the engine, which was created for this call."""
+    return tested.engine.name
+
+
+def run_on_engine(tested: EngineUnderTest, model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Load and run a model of one node.
 
     Returns:
@@ -57,7 +72,7 @@ def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
     stage = "load"
     try:
-        session = _loaded(dovetail.open(onnx.ModelProto.FromString(model), _plugins[0]))
+        session = _loaded(dovetail.open(onnx.ModelProto.FromString(model), tested.plugins), tested)
         stage = "run"
         outputs = session.run({name: unpacked(value) for name, value in inputs.items()})
     except DovetailError as error:
@@ -65,7 +80,7 @@ def run_on_engine(model: bytes, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"stage": "done", "reason": "", "outputs": {name: packed(value) for name, value in outputs.items()}}
 
 
-def _loaded(model: Model) -> GuardedSession | Executor:
+def _loaded(model: Model, tested: EngineUnderTest) -> GuardedSession | Executor:
     """Load a model on the engine; if its backend compiles ahead of time, run the emitters first, as `compile` does.
 
     Raises:
@@ -77,19 +92,20 @@ def _loaded(model: Model) -> GuardedSession | Executor:
     from dovetail_runtime.engines import engines_in
     from dovetail_runtime.executor import RegionExecutor
 
-    if not _emitting:
-        return _engines[0].load(RegionModel(model), {"threads": 1})
-    registry = _plugins[0].registry
-    ctx = Context(Request.of(*_emitting), plugins=_plugins[0])
+    emitting = tested.emitting
+    if emitting is None:
+        return tested.engine.load(RegionModel(model), {"threads": 1})
+    registry = tested.plugins.registry
+    ctx = Context(Request.of(emitting), plugins=tested.plugins)
     ctx.load_backends()
     for node in model.graph:
-        set_placement(node, Placement(_emitting[0].name))
+        set_placement(node, Placement(emitting.name))
     try:
         Pipeline.parse("emit-artifacts", registry).run(model, ctx)
     except DovetailError as error:
-        refused = ctx.refusals.nodes(_emitting[0].name).values()
+        refused = ctx.refusals.nodes(emitting.name).values()
         raise DovetailError(next((one.why for one in refused), error.message)) from error
-    engines = {_emitting[0].name: _engines, HOST: engines_in(ctx)[HOST]}  # the host runs conversions at the borders
+    engines = {emitting.name: [tested.engine], HOST: engines_in(ctx)[HOST]}  # the host runs conversions at the borders
     return RegionExecutor(model, engines, {"threads": 1}, artifacts=ctx.outcome.artifacts)
 
 
