@@ -81,6 +81,14 @@ def test_fixed_extents_are_proposed_only_where_they_bring_a_node(operator, helps
         assert fixed.summary["coverage"] == {"cpu-bf16": len(fixed.nodes)}
 
 
+def test_an_extent_that_two_inputs_share_is_tried_with_one_number():
+    """It is the first axis of one input, where most models count samples, and the second one of the other."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[s] b, float[n,s] x) => (float[n,s] y) { a = Add (x, b)  y = Relu (a) }"""
+    said = note(dovetail.plan(onnx.parser.parse_model(text), BPU).remarks)
+    assert "2 of 2 nodes are not on bpu-int8 because of that" in said.why
+
+
 def test_a_fact_about_open_extents_counts_where_the_file_says_so(tmp_path):
     text = """<ir_version: 10, opset_import: ["": 21]>
     g (float[n,4,h] x) => (float[n,4,1] y) { [pool] y = GlobalLpPool (x) }"""

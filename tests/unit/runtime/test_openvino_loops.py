@@ -21,6 +21,7 @@ g (float[2,4] x, int64 n, bool go, float[Q,3] q) => ({results}) <
     body = b (int64 i, bool c, float[2,4] s) => (bool d, float[2,4] t{scans}) {{
       t = Add(s, two) {collect} d = {goes} }}> }}"""
 ALWAYS, WITHIN = "Identity(c)", "Less(i, rows)"
+NEVER = ""  # the place of a loop that never runs, which is not there any more
 SCANS = [  # trips and initial condition, what the body's condition is, and where a loop with scan outputs runs
     ("four, yes", ALWAYS, "cpu-bf16"),
     ("four, yes", WITHIN, "cpu-bf16"),
@@ -32,9 +33,9 @@ SCANS = [  # trips and initial condition, what the body's condition is, and wher
     ("n, ", ALWAYS, "host"),
     ("four, go", ALWAYS, "host"),
     ("four, late", ALWAYS, "host"),
-    ("four, no", ALWAYS, "host"),
-    ("zero, ", ALWAYS, "host"),
-    ("minus, ", WITHIN, "host"),
+    ("four, no", ALWAYS, NEVER),
+    ("zero, ", ALWAYS, NEVER),
+    ("minus, ", WITHIN, NEVER),
     ("wide, ", WITHIN, "host"),
     ("many, ", WITHIN, "host"),
 ]
@@ -45,8 +46,8 @@ CARRIED = [  # the same of a loop without scan outputs
     ("wide, ", WITHIN, "cpu-bf16"),
     ("n, ", ALWAYS, "cpu-bf16"),
     ("n, yes", WITHIN, "cpu-bf16"),
-    ("zero, ", ALWAYS, "host"),
-    ("minus, ", WITHIN, "host"),
+    ("zero, ", ALWAYS, NEVER),
+    ("minus, ", WITHIN, NEVER),
 ]
 CALLS = (2, 0, 3, -1, 1, -3, 0, 2)
 
@@ -74,7 +75,7 @@ def calls(model):
 def test_no_call_sees_the_rows_of_another(trips, goes, place, scans):
     model = loop(trips, goes, scans)
     compiled = dovetail.compile(model, ["cpu-bf16"], verify=False)
-    assert {node.backend for node in compiled.plan.nodes if node.name == "loop"} == {place}
+    assert {node.backend for node in compiled.plan.nodes if node.name == "loop"} == {place} - {NEVER}
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for feeds in calls(model):
         expected = dict(zip([value.name for value in model.graph.output], session.run(None, feeds)))
@@ -89,7 +90,6 @@ def test_no_call_sees_the_rows_of_another(trips, goes, place, scans):
     [
         ("n, ", ALWAYS, True, "trips = any; allowed: some"),
         ("rows, ", ALWAYS, True, "trips = any; allowed: some"),
-        ("zero, ", ALWAYS, False, "trips = none; allowed: [some, any]"),
         ("many, ", WITHIN, True, "reserved_rows = 100000000; allowed: ..1048576"),
     ],
 )

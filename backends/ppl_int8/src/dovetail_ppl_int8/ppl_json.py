@@ -35,7 +35,7 @@ class PplJson(Emitter):
         nodes are on other backends, and a later PPL may support them.
 
         Raises:
-            EngineError: A value that is no constant has two scales.
+            EngineError: A value that is not a constant has two scales.
         """
         values = values_by_name(region)
         source = with_copies(region.source, values)

@@ -34,7 +34,7 @@ def values_by_name(region: EmittedRegion) -> dict[str, QuantizedValue]:
     `with_copies`.
 
     Raises:
-        EngineError: A value that is no constant has two scales; it names the nodes that would have to be elsewhere.
+        EngineError: A value that is not a constant has two scales; it names the nodes that would have to be elsewhere.
     """
     found: dict[str, QuantizedValue] = {}
     lost: dict[str, list[str]] = {}

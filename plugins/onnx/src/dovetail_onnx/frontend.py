@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,8 +112,9 @@ def fixing_option(inputs: Iterable[ir.Value], known: Mapping[str, Sequence[int]]
     if len(inputs) > _MANY and known is not None and {name_of(value) for value in inputs} <= known.keys():
         return "--fix-shape data", True
     words, complete = [], True
+    inner = {str(extent) for value in inputs for extent in list(value.shape or ())[1:] if _has_name(extent)}
     for value in inputs:
-        guessed = [_guess(extent, axis) for axis, extent in enumerate(value.shape or (UNKNOWN,))]
+        guessed = [_guess(extent, axis, inner) for axis, extent in enumerate(value.shape or (UNKNOWN,))]
         shape = (known or {}).get(name_of(value)) or guessed
         complete &= UNKNOWN not in shape
         words += ["--fix-shape", f"{value.name}:{'x'.join(map(str, shape))}"]
@@ -128,8 +129,17 @@ def shape_text(value: ir.Value) -> str:
     return f"[{', '.join(texts)}]"
 
 
-def _guess(extent: object, axis: int) -> object:
-    return extent if isinstance(extent, int) and extent > 0 else 1 if axis == 0 else UNKNOWN
+def _guess(extent: object, axis: int, inner: Collection[str]) -> object:
+    """Return an extent, 1 for a number of samples, or `UNKNOWN`, also for a first extent that is an inner one, too."""
+    if isinstance(extent, int) and extent > 0:
+        return extent
+    return 1 if axis == 0 and not (_has_name(extent) and str(extent) in inner) else UNKNOWN
+
+
+def _has_name(extent: object) -> bool:
+    import onnx_ir as ir
+
+    return isinstance(extent, ir.SymbolicDim) and bool(extent.value)
 
 
 def _is_open(value: ir.Value) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, name_of
 from dovetail.passes import Context, Manager, compose
@@ -15,7 +16,7 @@ from dovetail_transforms.canonicalize.fix_shapes import OPTION
 from dovetail_placement.legality import Judges
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
+    from dovetail.ir import Model
     from dovetail.plugin import Backend
 
     from dovetail_placement.claiming import Claiming
@@ -46,8 +47,13 @@ class FixedExtents:
         if any((backend.name, node.name or "") not in self._known for node in nodes):
             flat = claiming.flat
             parts = {node.name or "": [part.name or "" for part in (node, *flat.body_nodes(node))] for node in nodes}
+            tried: list[Mapping[str, list[int]]] = []
             for extent in _TRIED:
-                found = _taken(parts, claiming, backend, shapes, extent)
+                wanted = _shapes(claiming.model, shapes, extent)
+                if wanted in tried:
+                    break
+                tried.append(wanted)
+                found = _taken(parts, claiming, backend, wanted)
                 self._known |= {(backend.name, name): name in found for name in parts}
                 if found:
                     break
@@ -55,16 +61,11 @@ class FixedExtents:
 
 
 def _taken(
-    parts: Mapping[str, Sequence[str]],
-    claiming: Claiming,
-    backend: Backend,
-    shapes: Mapping[str, tuple[int, ...]],
-    extent: int,
+    parts: Mapping[str, Sequence[str]], claiming: Claiming, backend: Backend, shapes: Mapping[str, list[int]]
 ) -> set[str]:
-    """Return the names of nodes that the backend takes, or that are gone, with one extent for all unknown axes."""
+    """Return the names of nodes that the backend takes, or that are gone, where inputs have these shapes."""
     ctx = claiming.ctx
-    wanted = {name_of(value): _shape(value, shapes, extent) for value in open_inputs(claiming.model)}
-    options = {**ctx.request.options, OPTION: {**ctx.request.options.get(OPTION, {}), **wanted}}
+    options = {**ctx.request.options, OPTION: {**ctx.request.options.get(OPTION, {}), **shapes}}
     # Edits and the ranges of data are in the graph already.
     request = replace(ctx.request, options=options, data=None, plan=None, edits=())
     trial, model = Context(request, registry=ctx.registry), claiming.model.clone()
@@ -73,7 +74,7 @@ def _taken(
         judge, flat = Judges(model, trial).of(backend), trial.analysis(FlatGraph, model)
         by_name = {node.name: node for node in flat.nodes}
         refused = {flat.outermost(node) for node in flat.nodes if judge(node).ok is False}
-    except DovetailError:  # the model does not take this extent
+    except DovetailError:  # the model does not take these shapes
         return set()
     taken = set()
     for name, members in parts.items():
@@ -83,11 +84,17 @@ def _taken(
     return taken
 
 
-def _shape(value: ir.Value, shapes: Mapping[str, tuple[int, ...]], extent: int) -> list[int]:
-    known = shapes.get(name_of(value))
-    if known is not None:
-        return list(known)
-    declared = value.shape or (None,)
-    return [
-        one if isinstance(one, int) and one > 0 else 1 if axis == 0 else extent for axis, one in enumerate(declared)
-    ]
+def _shapes(model: Model, known: Mapping[str, tuple[int, ...]], extent: int) -> dict[str, list[int]]:
+    """Return a shape for each open input: that of the data, or one sample and one extent for all other axes."""
+    inputs = {name_of(value): list(value.shape or (ir.SymbolicDim(None),)) for value in open_inputs(model)}
+    inner = {one.value for shape in inputs.values() for one in shape[1:] if not isinstance(one, int) and one.value}
+
+    def guessed(one: int | ir.SymbolicDim, axis: int) -> int:
+        if isinstance(one, int) and one > 0:
+            return one
+        return 1 if axis == 0 and (isinstance(one, int) or one.value not in inner) else extent
+
+    return {
+        name: list(known[name]) if name in known else [guessed(one, axis) for axis, one in enumerate(shape)]
+        for name, shape in inputs.items()
+    }

@@ -77,7 +77,7 @@ def parse_comparison(content: bytes, name: str) -> SavedComparison:
         lists = {key: [printable(_text(one)) for one in data[key]] for key in _TEXT_LISTS}
         texts = {key: printable(_text(data[key])) for key in _TEXTS}
         if not isinstance(data["figures"], dict) or not isinstance(data["broken"], bool):
-            raise TypeError("figures that are no mapping, or no truth value")
+            raise TypeError("figures that are not a mapping, or a verdict that is not a truth value")
     except (Malformed, ValueError, TypeError, KeyError) as error:
         what = f"{name} is not what `dovetail compile` writes ({type(error).__name__}: {error})"
         raise DovetailError(what, "compile again into this folder") from None

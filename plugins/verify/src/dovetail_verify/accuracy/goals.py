@@ -11,7 +11,6 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import float_name
 from dovetail.planning import HOST, Remark
 from dovetail.text import pluralize
-from dovetail_runtime.data.data_split import ENOUGH
 
 from dovetail_verify.accuracy.trials import decibels, low_nodes
 
@@ -319,6 +318,8 @@ def _of_few(goals: Goals, verification: OutputVerification, split: DataSplit) ->
 
     Source: of n + 1 samples in random order, each is the worst with the same probability, for any distribution.
     """
+    from dovetail_runtime.data.data_split import ENOUGH
+
     if not goals or verification.missed or not ENOUGH <= split.judged < _TELLING:
         return []
     chance = f"with a probability of 1 in {split.judged + 1}, another {split.unit} is worse than all of them"
