@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail_cpu_int8 import observers
 from dovetail_verify.accuracy import costly_nodes, least_accuracy
 from onnx import numpy_helper, parser, save
 
@@ -66,7 +67,8 @@ def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch, poor
 
 
 def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeypatch):
-    """Nearly all inputs are positive, so integers around zero are wasted."""
+    """Nearly all inputs are positive, so integers around zero are wasted, if the zero point must be in the middle."""
+    monkeypatch.setattr(observers, "_WORTH_IT", 0.0)
     monkeypatch.setattr(costly_nodes, "_POOR", 60)
     data = {"x": np.abs(DATA["x"]) - np.float32(0.05)}
     default, asymmetric = "activations=signed-symmetric", "activations=asymmetric"
@@ -80,6 +82,13 @@ def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeyp
     assert why.startswith(f"{asymmetric}: ")
     asked = dovetail.compile(net, f"cpu-int8:{default}", data=data)
     assert not [remark for remark in asked.remarks if remark.rule == "better-scales"]
+
+
+def test_the_default_covers_one_sided_ranges(net):
+    data = {"x": np.abs(DATA["x"]) - np.float32(0.05)}
+    held = dovetail.compile(net, "cpu-int8", data=data, all_integers=True, refine="none").plan.values["x"][0]
+    covering = dovetail.compile(net, "cpu-int8:activations=asymmetric", data=data, all_integers=True, refine="none")
+    assert held["zero_point"] < 20 and held["scale"] == covering.plan.values["x"][0]["scale"]
 
 
 def test_a_result_with_scaled_channels_is_looked_at_without_them(net):
