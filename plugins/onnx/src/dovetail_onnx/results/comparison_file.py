@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,16 @@ def comparison_text(found: Verification) -> str:
         "notes": [note for note in found.notes if note != pace], "warnings": list(found.warnings),
         "missed": list(map(str, found.missed)), "broken": found.broken,
     }  # fmt: skip
-    return json.dumps(document, indent=1) + "\n"
+    return json.dumps(_finite(document), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """Return data with texts such as `inf` in place of numbers that JSON does not have."""
+    if isinstance(value, dict):
+        return {str(key): _finite(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def parse_comparison(content: bytes, name: str) -> SavedComparison:
