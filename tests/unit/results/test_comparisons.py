@@ -44,6 +44,16 @@ def test_a_loaded_result_says_what_was_compared(saved):
     assert document(again)["accuracy"] == document(saved)["accuracy"] != []
 
 
+def test_figures_that_json_has_no_number_for(tmp_path):
+    """A comparison of integers and of equal numbers has infinite figures."""
+    text = """<ir_version: 10, opset_import: ["": 21]>
+    g (float[2,3] x) => (float[2,3] y, int64[2] n) { y = Neg (x)  n = Shape (x) }"""
+    data = {"x": np.ones((2, 3), np.float32)}
+    dovetail.compile(onnx.parser.parse_model(text), "host", data=data).save(tmp_path / "out")
+    again = dovetail.load(tmp_path / "out")
+    assert again.verification.short() == "SNR exact" and document(again)["accuracy"][0]["SNR dB"] == "inf"
+
+
 def test_a_copy_keeps_it_and_an_edited_result_does_not(saved):
     dovetail.load("out").save("copy")
     assert files_of("copy") == files_of("out")
