@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from dovetail.ir import name_of
 from dovetail.planning import HOST, parse_quantized_values
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dovetail.ir import Format
     from dovetail.planning import Plan, PlannedNode, Remark
     from dovetail.plugin import CompiledModel
-    from dovetail_verify import OutputVerification
 
 
 _BACKEND = "bpu-int8"
@@ -268,8 +267,10 @@ def _clause(remark: Remark) -> str:
 
 
 def _outputs(result: CompiledModel, plan: Plan, cosines: Mapping[str, float]) -> list[OutputRow]:
-    verification = cast("OutputVerification | None", result.verification)
-    compared = {one.name: one.cosine for one in (verification.outputs if verification is not None else ())}
+    # As data: that of a loaded result was read from its file.
+    figures = result.verification.as_dict() if result.verification is not None else {}
+    rows = [(one.get("name"), one.get("cosine")) for one in figures.get("outputs", ())]
+    compared = {name: cosine for name, cosine in rows if isinstance(cosine, float)}
     by_value = {node.output: cosines.get(node.name) for node in plan.nodes}
     found = []
     for value in result.model.graph.outputs:
