@@ -21,7 +21,7 @@ def qoperators(g):
 
 
 def scale_of(g, array, kind):
-    """Scale and zero point as weights, for the numbers that a value has. One value has one scale, whoever asks."""
+    """Scale and zero point as weights, for the numbers that a value has. A value has one scale."""
     low, high = min(float(array.min(initial=0)), 0.0), max(float(array.max(initial=0)), 0.0)
     scale = np.float32(max((high - low) / 255, 1e-3))
     ends = np.iinfo(kind)

@@ -192,7 +192,7 @@ def test_a_provider_that_is_no_backend_is_a_warning_that_lists_the_backends():
         ({"backend": "cpu-bf61"}, "cpu-bf16"),
         ({"backends": "cpu-bf16"}, "no keyword 'backends'"),
         ({"providers": ["acme-npu"]}, "acme-npu"),
-        ({"providers": [3]}, "3 is no provider"),
+        ({"providers": [3]}, "3 is not a provider"),
         ({"providers": ["host"], "provider_options": [{}, {}]}, "1 providers and 2 sets of options"),
         ({"fast": True}, "fast"),
     ],

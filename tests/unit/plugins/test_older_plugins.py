@@ -1,4 +1,4 @@
-"""Plugins written for an earlier version: new names are said, all faults at once, and nobody else is affected."""
+"""Plugins written for an earlier version: new names are said, all faults at once, and nothing else is affected."""
 
 import sys
 import textwrap

@@ -288,7 +288,7 @@ def _name_of(entry: object) -> str:
     """
     name = entry[0] if isinstance(entry, tuple) and len(entry) == 2 else entry
     if not isinstance(name, str):
-        raise UsageError(f"{entry!r} is no provider", "write a name, or a pair of a name and its options")
+        raise UsageError(f"{entry!r} is not a provider", "write a name, or a pair of a name and its options")
     return name
 
 

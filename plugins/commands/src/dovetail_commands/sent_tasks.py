@@ -31,7 +31,7 @@ def task_timeout() -> float:
     """Return the seconds without any answer after which what runs is sent again.
 
     Raises:
-        UsageError: The variable for it is no number of seconds.
+        UsageError: The variable for it is not a number of seconds.
     """
     text = os.environ.get(_VARIABLE, "")
     try:

@@ -190,7 +190,7 @@ def _kernel(registry: Registry, name: str, memories: Mapping[str, RegisteredMemo
     """
     made, title = registry.kernel[name], registry.kernel.title(name)
     if not isinstance(made, type) or not issubclass(made, Kernel):
-        raise DovetailError(f"{title} is no class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
+        raise DovetailError(f"{title} is not a class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
     with calling(title):
         kernel = made()
     _check(kernel, title, memories)
@@ -205,7 +205,7 @@ def _memory(registry: Registry, device: str) -> RegisteredMemory:
     """
     made, title = registry.device_memory[device], registry.device_memory.title(device)
     if not isinstance(made, type) or not issubclass(made, DeviceMemory):
-        raise DovetailError(f"{title} is no class based on dovetail.plugin.DeviceMemory", "see docs/kinds/running.md")
+        raise DovetailError(f"{title} is not a class based on dovetail.plugin.DeviceMemory", "see docs/kinds/running.md")
     with calling(title):
         return RegisteredMemory(device, title, made())
 
