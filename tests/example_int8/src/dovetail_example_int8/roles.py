@@ -16,7 +16,7 @@ class Roles(Strategy):
             else:
                 why = "; ".join(reason.text for reason in verdict.reasons) or "it has no role"
                 source = verdict.reasons[0].source if verdict.reasons else ""
-                view.remark("missed", node, "not-supported", f"not on {backend.name}: {why}", source=source)
+                view.remark("missed", node, "not-supported", why, source=source, backend=backend.name)
         return claims
 
     def fix_up(self, view, claims):
@@ -25,8 +25,8 @@ class Roles(Strategy):
         for claim in claims.claims:
             missing = self._missing(view, claim.node) if claim.role == "passive" else ""
             if missing:
-                why = f"not on {view.backend.name}: it is passive, and {missing}"
-                view.remark("missed", claim.node, "passive", why)
+                why = f"it is passive, and {missing}"
+                view.remark("missed", claim.node, "passive", why, backend=view.backend.name)
             else:
                 kept.append(claim)
         return Claims(kept)
