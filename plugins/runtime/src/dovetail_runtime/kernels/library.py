@@ -205,7 +205,8 @@ def _memory(registry: Registry, device: str) -> RegisteredMemory:
     """
     made, title = registry.device_memory[device], registry.device_memory.title(device)
     if not isinstance(made, type) or not issubclass(made, DeviceMemory):
-        raise DovetailError(f"{title} is not a class based on dovetail.plugin.DeviceMemory", "see docs/kinds/running.md")
+        problem = f"{title} is not a class based on dovetail.plugin.DeviceMemory"
+        raise DovetailError(problem, "see docs/kinds/running.md")
     with calling(title):
         return RegisteredMemory(device, title, made())
 

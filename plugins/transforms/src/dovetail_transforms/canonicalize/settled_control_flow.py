@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import onnx_ir as ir
 from dovetail.ir import FreshNames, all_nodes, bodies, is_onnx, name_of, named_bodies
 from dovetail.text import pluralize
 
@@ -13,10 +12,11 @@ from dovetail_transforms.canonicalize.clean_up import detach_bodies
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
     from dovetail.ir import Model
 
-Constant = Callable[[ir.Value], "np.ndarray | None"]
-"""Returns the array of a small constant; None for any other value."""
+    Constant = Callable[[ir.Value], np.ndarray | None]
+    """Returns the array of a small constant; None for any other value."""
 
 _NEAR = 32  # values between an input and a condition
 _AXES_AS_INPUT = 13  # the opset since which Unsqueeze reads its axes
@@ -40,6 +40,8 @@ class Settled(NamedTuple):
 
 def settled(node: ir.Node, constant: Constant) -> Settled | None:
     """Return what a node comes to if it is control flow whose course is constant, and can be replaced; else None."""
+    import onnx_ir as ir
+
     if not is_onnx(node) or node.op_type not in ("If", "Loop"):
         return None
     if any(value.is_graph_output() and not isinstance(value.type, ir.TensorType) for value in node.outputs):
@@ -118,6 +120,8 @@ def _unread_left_out(node: ir.Node, body: ir.Graph) -> Iterable[ir.Value]:
 
 def _is_empty_known(scan: ir.Value) -> bool:
     """Check whether the type and rank of a scan are known, so that one of no trips can be written."""
+    import onnx_ir as ir
+
     return scan.shape is not None and scan.dtype not in (None, ir.DataType.STRING)
 
 
@@ -163,6 +167,8 @@ def replace_settled(model: Model, graph: ir.Graph, node: ir.Node, found: Settled
 
 def _put_in_place(graph: ir.Graph, node: ir.Node, results: Sequence[ir.Value], nodes: Sequence[ir.Node]) -> None:
     """Put nodes in the place of another one, and their results in the place of its own."""
+    import onnx_ir as ir
+
     renamed = []
     for value, result in zip(node.outputs, results, strict=True):
         if not result.is_graph_input():  # the interface stays as it was declared
@@ -182,6 +188,7 @@ def _put_in_place(graph: ir.Graph, node: ir.Node, results: Sequence[ir.Value], n
 
 def _without_trips(graph: ir.Graph, node: ir.Node, names: FreshNames) -> list[ir.Value]:
     import numpy as np
+    import onnx_ir as ir
 
     (body,) = bodies(node)
     carried = [value for value in node.inputs[2:] if value is not None]
@@ -199,6 +206,7 @@ def _of_one_trip(
 ) -> tuple[list[ir.Value], list[ir.Node]]:
     """Let a body read what its first trip is given; return its results, and the nodes that stack single scans."""
     import numpy as np
+    import onnx_ir as ir
 
     carried = [value for value in node.inputs[2:] if value is not None]
     first = (np.array(0, np.int64), np.array(True))
@@ -224,6 +232,8 @@ def _of_one_trip(
 
 
 def _initializer(graph: ir.Graph, name: str, tensor: ir.TensorProtocol) -> ir.Value:
+    import onnx_ir as ir
+
     shape = ir.Shape(tensor.shape.numpy())
     value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=shape, const_value=tensor)
     graph.register_initializer(value)
@@ -240,6 +250,7 @@ def agree_on_shapes(model: Model, news: set[int]) -> bool:
     Returns:
         Whether there are any.
     """
+
     changed = False
     for node in reversed(list(model.nodes())):
         if node.op_type != "If" or not is_onnx(node):
