@@ -134,9 +134,7 @@ class IOBinding:
 
     def get_outputs_as_ortvaluevector(self) -> Any:
         """Return the outputs of the last run as ONNX Runtime's own list of values."""
-        from onnxruntime.capi.onnxruntime_pybind11_state import OrtValueVector
-
-        vector = OrtValueVector()
+        vector = onnx_runtime().capi.onnxruntime_pybind11_state.OrtValueVector()
         for value in self.get_outputs():
             vector.push_back(value._ortvalue)
         return vector
