@@ -102,7 +102,7 @@ Q, DQ = "QuantizeLinear", "DequantizeLinear"
 
 @pytest.mark.parametrize(
     ("text", "fused_groups"),
-    [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "QLinearMatMul"})],
+    [(QDQ, {"q": Q, "dq": DQ, "wdq": DQ, "q_out": Q, "dq_out": DQ}), (QLINEAR, {"mul": "MatMul"})],
     ids=["qdq", "qlinear"],
 )
 def test_what_is_quantized_already_stays_so(compiled, text, fused_groups):
