@@ -71,7 +71,7 @@ def _own(model: Path, data: Sequence[Feeds], activations: str, folder: Path) -> 
     except sessions.ProviderError as error:
         left = f"{len(error.nodes)} on the CPU" if error.nodes else ""
         loaded = sessions.load(**about, options=dict(provider.options), names=[])
-    return lambda feeds: sessions.run(loaded["number"], feeds), left
+    return lambda feeds: sessions.run(loaded, feeds), left
 
 
 def ours(model: Path, data: Sequence[Feeds], activations: str) -> tuple[Callable, str]:

@@ -29,8 +29,7 @@ def session_of(path: Path, provider: str, options: Mapping[str, str] = MappingPr
     for known in (engines.NvTensorRtRtx.provider, engines.WebGpu.provider):
         if known.name == provider:
             known.devices()
-            number = sessions.load(known.name, known.library, str(path), {}, {}, [])["number"]
-            return sessions._sessions[number]
+            return sessions.load(known.name, known.library, str(path), {}, {}, []).session
     if provider not in onnxruntime.get_available_providers():
         raise RuntimeError(f"onnxruntime has no {provider}")
     if provider == "CUDAExecutionProvider":

@@ -79,8 +79,8 @@ class ContextEmitter(Emitter):
         host = self.provider.host(self.title)
         names = [node.name for node in region.model.nodes() if node.name]
         try:
-            loaded = host.ask(
-                "load", provider=self.provider.name, library=self.provider.library,
+            loaded = host.load(
+                provider=self.provider.name, library=self.provider.library,
                 model=sent(engine_source(RegionModel(region.model))), options=self.provider_options(region),
                 entries=entries, names=names,
             )  # fmt: skip

@@ -91,15 +91,15 @@ class ProviderEngine(Engine):
             model = sent(engine_source(region))
         try:
             given = options.get("threads")
-            loaded = host.ask(
-                "load", provider=self.provider.name, library=self.provider.library, model=model,
+            loaded = host.load(
+                provider=self.provider.name, library=self.provider.library, model=model,
                 options=self.provider_options(options), entries=entries, names=names,
                 threads=given if isinstance(given, int) else 0, stay=stay,
             )  # fmt: skip
         except EngineError:
             host.close()
             raise
-        return ProviderSession(host, loaded["number"], region, self.provider, int(loaded["nodes"]), loaded["left"])
+        return ProviderSession(host, region, self.provider, int(loaded["nodes"]), loaded["left"])
 
     def _may_stay(self, node: ir.Node) -> bool:
         """Check whether a node may stay on the CPU: it reads no floats."""
@@ -136,17 +136,14 @@ class ProviderSession(dovetail.plugin.Session):
 
     Args:
         host: What holds the session.
-        number: Its number there.
         region: The region.
         provider: The provider.
         nodes: The number of nodes that the provider reports as its own; 0 if it does not report.
         left: Names of nodes that stay on the CPU.
     """
 
-    def __init__(
-        self, host: ProviderHost, number: int, region: RegionModel, provider: Provider, nodes: int, left: Sequence[str]
-    ):
-        self._host, self._number, self._title, self._left = host, number, provider.name, left
+    def __init__(self, host: ProviderHost, region: RegionModel, provider: Provider, nodes: int, left: Sequence[str]):
+        self._host, self._left = host, left
         self._nodes = [node.name or "" for node in region.model.nodes()]
         self._outputs = [value.name or "" for value in region.model.graph.outputs]
         self.facts = {"provider": provider.name, "nodes": nodes} if nodes else {"provider": provider.name}
@@ -157,12 +154,7 @@ class ProviderSession(dovetail.plugin.Session):
         Raises:
             EngineError: The provider fails.
         """
-        try:
-            found = self._host.ask("run", number=self._number, inputs=dict(inputs))
-        except EngineError:
-            raise
-        except Exception as error:  # of the binding
-            raise EngineError(f"{self._title} fails: {error}") from error
+        found = self._host.run(inputs)
         return {name: found[name] for name in self._outputs}
 
     def executed(self) -> dict[str, Executed]:

@@ -133,19 +133,23 @@ class Provider:
 
     def _asked(self) -> Mapping[str, Any] | EngineError:
         # In a process of its own, because listings ask, too, and importing ONNX Runtime takes long.
-        host = OtherEnvironment(self, self.package, self.place)
+        tool = self.tool(self.package, self.place)
         try:
-            found: Mapping[str, Any] = host.ask("describe", provider=self.name, library=self.library)
+            found: Mapping[str, Any] = tool.ask("describe", provider=self.name, library=self.library)
             return found
         except EngineError as error:
             if OTHER_VERSION in error.message:
                 error.hint = self.way_out(error.message)
             return error
         finally:
-            host.close()
+            tool.close()
+
+    def tool(self, title: str, place: str) -> Tool:
+        """Return a process in an environment, empty for this one, that serves `dovetail_onnxruntime_ep.sessions`."""
+        return Tool.start(_WORKER, title=title, hint=self.hint, python=place, timeout=_SECONDS)
 
     def host(self, title: str, idle: IdleProcesses | None = None) -> ProviderHost:
-        """Return what holds sessions of the provider: this process, or one of their own, in its environment or this.
+        """Return what holds a session of the provider: this process, or one of its own, in its environment or this.
 
         Args:
             title: The name of the engine, for messages.
@@ -157,21 +161,28 @@ class Provider:
 
 
 class ProviderHost(Protocol):
-    """Holds sessions of a provider."""
+    """Holds a session of a provider."""
 
-    def ask(self, function: str, /, **given: Any) -> Any:
-        """Call a function of `dovetail_onnxruntime_ep.sessions`.
+    def load(self, **given: Any) -> Mapping[str, Any]:
+        """Load a model, and return how its nodes are assigned; see `load` and `about` of the module `sessions`.
+
+        Raises:
+            EngineError: The provider is not here, or refuses the model or some of its nodes.
+        """
+
+    def run(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute all outputs of what is loaded.
 
         Raises:
             EngineError: It fails.
         """
 
     def close(self) -> None:
-        """Release all sessions."""
+        """Release the session."""
 
 
 class ThisProcess:
-    """Sessions in this process.
+    """A session in this process.
 
     Args:
         provider: The provider.
@@ -180,25 +191,30 @@ class ThisProcess:
 
     def __init__(self, provider: Provider, title: str):
         self._provider, self._title = provider, title
-        self._numbers: list[int] = []
+        self._loaded: sessions.Loaded | None = None
 
-    def ask(self, function: str, /, **given: Any) -> Any:
-        """Call a function; see `ProviderHost`."""
+    def load(self, **given: Any) -> Mapping[str, Any]:
+        """Load a model; see `ProviderHost`."""
         try:
-            answer = getattr(sessions, function)(**given)
+            self._loaded = sessions.load(**given)
         except sessions.ProviderError as error:
             raise EngineError(
                 f"{self._title}: {error}", self._provider.way_out(str(error)), nodes=error.nodes
             ) from error
-        if function == "load":
-            self._numbers.append(answer["number"])
-        return answer
+        return sessions.about(self._loaded)
+
+    def run(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute all outputs; see `ProviderHost`."""
+        if self._loaded is None:
+            raise EngineError("the session is closed")
+        try:
+            return sessions.run(self._loaded, dict(inputs))
+        except Exception as error:  # of the binding
+            raise EngineError(f"{self._title} fails: {error}") from error
 
     def close(self) -> None:
-        """Release the sessions that were loaded here."""
-        for number in self._numbers:
-            sessions.close(number)
-        self._numbers.clear()
+        """Release the session."""
+        self._loaded = None
 
 
 class IdleProcesses:
@@ -229,7 +245,7 @@ class IdleProcesses:
 
 
 class OtherEnvironment:
-    """Sessions in a process of another environment.
+    """A session in a process of another environment. A process that ended is replaced, and loads the model again.
 
     Args:
         provider: The provider.
@@ -239,33 +255,35 @@ class OtherEnvironment:
     """
 
     def __init__(self, provider: Provider, title: str, place: str, idle: IdleProcesses | None = None):
-        self._idle, self._place, self._numbers = idle, place, list[int]()
+        self._idle, self._place = idle, place
         known, self._sessions = idle.take(place) if idle is not None else (None, 0)
-        self._tool: Tool | None = known
-        if known is None:
-            self._tool = Tool.start(_WORKER, title=title, hint=provider.hint, python=place, timeout=_SECONDS)
+        self._tool: Tool | None = known or provider.tool(title, place)
+        self._loaded: Tool | None = None
 
-    def ask(self, function: str, /, **given: Any) -> Any:
-        """Call a function; see `ProviderHost`."""
+    def load(self, **given: Any) -> Mapping[str, Any]:
+        """Load a model; see `ProviderHost`."""
         if self._tool is None:
             raise EngineError("the session is closed")
-        answer = self._tool.ask(function, **given)
-        if function == "load":
-            self._numbers.append(answer["number"])
-        return answer
+        self._loaded = self._tool.opened("load", **given)
+        found: Mapping[str, Any] = self._loaded.ask("about")
+        return found
+
+    def run(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Compute all outputs; see `ProviderHost`."""
+        if self._loaded is None:
+            raise EngineError("the session is closed")
+        found: Mapping[str, Any] = self._loaded.ask("run", inputs=dict(inputs))
+        return found
 
     def close(self) -> None:
-        """Release the sessions, and end the process or leave it to others."""
+        """Release the session, and end the process or leave it to others."""
         tool, self._tool = self._tool, None
+        loaded, self._loaded = self._loaded, None
         if tool is None:
             return
         if self._idle is None:
             tool.close()
             return
-        try:
-            for number in self._numbers:
-                tool.ask("close", number=number)
-        except EngineError:  # it has ended
-            tool.close()
-            return
+        if loaded is not None:
+            loaded.close()
         self._idle.give(self._place, tool, self._sessions + 1)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import itertools
 import os
 import re
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -20,8 +20,6 @@ _RENAMED = re.compile(r"_token_\d+$|/(?:duplicated|fused).*$")  # of changes of 
 NO_DEVICE = "finds no device"
 OTHER_VERSION = "does not load in onnxruntime"
 _WARNINGS, _ERRORS = 2, 3  # severities; the first is ONNX Runtime's default
-_sessions: dict[int, Any] = {}
-_numbers = itertools.count()
 _registered: dict[str, str] = {}
 _lock = threading.Lock()
 
@@ -32,6 +30,21 @@ class ProviderError(Exception):
     def __init__(self, text: str, nodes: Any = ()):
         super().__init__(text)
         self.nodes = list(nodes)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model on a provider.
+
+    Attributes:
+        session: The session of ONNX Runtime.
+        nodes: How many parts of the graph the provider has; 0 if it does not report them.
+        left: Names of nodes that stay on the CPU.
+    """
+
+    session: Any
+    nodes: int
+    left: list[str]
 
 
 def describe(provider: str, library: str) -> dict[str, Any]:
@@ -56,8 +69,8 @@ def describe(provider: str, library: str) -> dict[str, Any]:
 def load(
     provider: str, library: str, model: Any, options: dict[str, str], entries: dict[str, str], names: list[str],
     threads: int = 0, stay: Any = (),
-) -> dict[str, Any]:  # fmt: skip
-    """Load a model on a provider, and return the number of its session, its outputs, and how its nodes are assigned.
+) -> Loaded:  # fmt: skip
+    """Load a model on a provider.
 
     Args:
         provider: The provider's name.
@@ -102,21 +115,18 @@ def load(
         own, left = _check_assignment(session, provider, names, set(stay))
     elif provider not in session.get_providers():
         raise ProviderError(f"{provider} was left out by ONNX Runtime when it loaded the model")
-    number = next(_numbers)
-    _sessions[number] = session
-    return {"number": number, "outputs": [value.name for value in session.get_outputs()], "nodes": own, "left": left}
+    return Loaded(session, own, left)
 
 
-def run(number: int, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Run a session, and return its outputs by name."""
-    session = _sessions[number]
-    names = [value.name for value in session.get_outputs()]
-    return dict(zip(names, session.run(names, inputs)))
+def about(loaded: Loaded) -> dict[str, Any]:
+    """Return how the nodes of a loaded model are assigned, as plain data."""
+    return {"nodes": loaded.nodes, "left": loaded.left}
 
 
-def close(number: int) -> None:
-    """Release a session."""
-    _sessions.pop(number, None)
+def run(loaded: Loaded, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Run a loaded model, and return its outputs by name."""
+    names = [value.name for value in loaded.session.get_outputs()]
+    return dict(zip(names, loaded.session.run(names, inputs)))
 
 
 def _is_library(library: str) -> bool:
