@@ -56,6 +56,7 @@ class FileBackend(dovetail.plugin.Backend):
         region: The requirements on a region.
         border: Positions of conversions at the border of regions.
         refine: Refinements of quantized weights, unless the request names others.
+        floor: The SNR that a node in integers must leave; see `dovetail.plugin.Backend`.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         min_region: The minimum size of a region, in nodes.
         regions: Name of its partitioner; empty for the default.
@@ -95,6 +96,7 @@ class FileBackend(dovetail.plugin.Backend):
     region: RegionRule
     border: Border = field()
     refine: tuple[str, ...] = field()
+    floor: tuple[float, str] | None = field()
     strategy: str
     min_region: int
     regions: str = field()

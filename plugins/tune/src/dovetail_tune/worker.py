@@ -53,7 +53,7 @@ class Jobs:
         margin = candidate["margin"]
         accuracy: dict[str, Any] = {"verify": False}
         if margin:  # the table compares with floats
-            accuracy = {**goals.tightened(margin).as_dict(), "compare_floats": False}
+            accuracy = goals.tightened(margin).as_dict()
         begun = time.perf_counter()
         self._compiled = compiled = dovetail.compile(
             job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"],

@@ -56,12 +56,8 @@ class HeldOut:
         record_use(compiled, self._job.request.data, self.split)
         return compiled
 
-    def judged(self, compiled: CompiledModel, shapes: Mapping[str, Sequence[int]]) -> OutputVerification:
-        """Compare a result with the original on the part that judges.
-
-        Args:
-            compiled: The result.
-            shapes: Shapes of inputs by name that the model leaves open.
+    def judged(self, compiled: CompiledModel) -> OutputVerification:
+        """Compare what the engines of a result compute with the original, on the part that judges.
 
         Raises:
             DovetailError: One of both cannot be run.
@@ -69,7 +65,7 @@ class HeldOut:
         from dovetail_verify.parts import compared
 
         job = self._job
-        found = compared(job.original, compiled, self.judgment, job.request.seed, shapes, job.progress, job.ctx)
+        found = compared(job.original, compiled, self.judgment, job.request.seed, {}, job.progress, job.ctx)
         if any(node.backend != HOST for node in compiled.plan.nodes):
             found.held_back = self.split.text
         return found

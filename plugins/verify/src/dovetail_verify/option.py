@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
-    from dovetail_verify.floats_instead import FloatsInstead
     from dovetail_verify.held_out import HeldOut
     from dovetail_verify.layers import LayerErrors
     from dovetail_verify.preparation import PreparationCheck
@@ -36,12 +35,6 @@ class VerifyResult(Option):
             on random inputs if the model is small, before anything is decided; by default unless `verify` is False. A
             difference beyond rounding is an error.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
-        compare_floats: Compare the time of a result with integers with that of floats here, and return floats where
-            these are faster, in the formats of the request; by default (None) where there are goals, for which low
-            floats are compared with float32, too, or where integers would leave less than 20 dB.
-        all_integers: Leave no node in floats that data says is too costly or too slow in integers, nor the whole result
-            if these would leave less than 20 dB or less than an original in integers, as is done on this machine's own
-            device otherwise.
         layers: Measure the error of every node on the data, and write it into the plan: the worst ten into
             `plan.summary["layers"]`, all of them as remarks, which `explain` shows. What to rank by, or True.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise: Accuracy goals, which every float output
@@ -50,7 +43,7 @@ class VerifyResult(Option):
     """
 
     commands = ("compile",)
-    keywords = ("verify", "check_prepare", "input_shapes", "compare_floats", "all_integers", "layers", *GOALS)
+    keywords = ("verify", "check_prepare", "input_shapes", "layers", *GOALS)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments, and the goals, to the parser."""
@@ -59,17 +52,6 @@ class VerifyResult(Option):
         )
         parser.add_argument(
             "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
-        )
-        parser.add_argument(
-            "--no-compare-floats",
-            action="store_true",
-            help="do not compare the time of integers with that of floats, or of low floats with that of float32, "
-            "nor return the faster",
-        )
-        parser.add_argument(
-            "--all-integers",
-            action="store_true",
-            help="leave no node in floats that is too costly or too slow in integers",
         )
         parser.add_argument(
             "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
@@ -87,8 +69,6 @@ class VerifyResult(Option):
             "verify": args.verify or None,
             "check_prepare": False if args.no_check_prepare else None,
             "input_shapes": checked_shapes(args),
-            "compare_floats": not args.no_compare_floats,
-            "all_integers": args.all_integers or None,
             "layers": args.layers,
             **goals_of(args, data_later=True),
         }
@@ -103,15 +83,13 @@ class VerifyResult(Option):
         if goals and keywords.get("verify") is False:
             raise UsageError(f"{goals} is a goal, and verify=False forbids to measure it", "leave one of them out")
         layers = _order(keywords)
-        whole = {"all_integers": True} if keywords.get("all_integers") else {}
-        return {**goals.as_dict(), **({"layers": layers} if layers else {}), **whole}
+        return {**goals.as_dict(), **({"layers": layers} if layers else {})}
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> list[str] | None:
         """Return the goals as arguments; `--layers` applies to `compile` only, and does not affect the result."""
         if command == "plan":
             return None
         words = ["--layers"] if "layers" in recorded and command == "compile" else []
-        words += ["--all-integers"] if "all_integers" in recorded and command == "compile" else []
         goals = [(name, recorded[name]) for name in GOALS if recorded.get(name) is not None]
         return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
 
@@ -124,7 +102,6 @@ class VerifyResult(Option):
         """
         goals, verify, data = _goals(job.keywords), job.keywords.get("verify"), job.request.data
         goals.check_data(data)
-        floats = _floats_instead(job, bool(goals))
         if data is not None:
             goals.check_model(job.original)
         if _order(job.keywords) and data is None:
@@ -142,7 +119,7 @@ class VerifyResult(Option):
         held_out: HeldOut | None = None
         measures = verify or verify is None and data is not None
         if not goals:
-            compiled, held_out = _compiled(job, proceed, measures, floats)
+            compiled, held_out = _compiled(job, proceed, measures)
         elif job.recognized is not None:
             # A recognized result was measured before; its source is not available, and not needed.
             from dovetail_verify.accuracy.goals import recorded_failure
@@ -150,7 +127,7 @@ class VerifyResult(Option):
             compiled = proceed()
             failure = recorded_failure(compiled, goals)
         else:
-            compiled, failure = _meeting(goals, job, proceed, floats)
+            compiled, failure = _meeting(goals, job, proceed)
         compiled.plan.remarks += prepared.remarks if prepared is not None else ()
         layers = self._layers(job, compiled, data if held_out is None else held_out.judgment)
         if compiled.verification is None and measures:
@@ -173,7 +150,6 @@ class VerifyResult(Option):
             tried = command_text("bisect", job.original.path, job.request, job.ctx.registry)
             raises = "" if goals else "; --min-snr 30 raises them"
             verification.remedy = f"`{tried}` shows which nodes cost it{raises}"
-            verification.pace = verification.pace or (floats.pace if floats is not None else "")
             verification.doubts += _doubts_about(job, verification, data if held_out is None else held_out.judgment)
             verification.doubts += _saturation(compiled, verification)
             compiled.add_comparison()
@@ -225,80 +201,40 @@ def _goals(keywords: Mapping[str, Any]) -> Goals:
     return Goals(**{name: keywords.get(name) for name in GOALS})
 
 
-def _floats_instead(job: CompileJob, goals: bool) -> FloatsInstead | None:
-    """Return what decides between integers and floats; None if they are not compared, or cannot be."""
-    asked = job.keywords.get("compare_floats")
-    compares = goals if asked is None else asked
-    if not compares or job.request.data is None or job.recognized is not None or job.ctx.try_engines is False:
-        return None
-    from dovetail_verify.floats_instead import FloatsInstead
-
-    return FloatsInstead(job)
-
-
-def _meeting(
-    goals: Goals, job: CompileJob, proceed: Proceed, floats: FloatsInstead | None
-) -> tuple[CompiledModel, DovetailError | None]:
+def _meeting(goals: Goals, job: CompileJob, proceed: Proceed) -> tuple[CompiledModel, DovetailError | None]:
     """Compile a result that meets the goals, or the most accurate one with the reason for the miss."""
     from dovetail_verify.accuracy.formats import meet_goals_over_formats
     from dovetail_verify.held_out import HeldOut
 
-    outcome = meet_goals_over_formats(job, HeldOut(job, proceed, searched=True), goals, floats)
+    outcome = meet_goals_over_formats(job, HeldOut(job, proceed, searched=True), goals)
     return outcome.compiled, outcome.failure
 
 
-def _compiled(
-    job: CompileJob, proceed: Proceed, divided: bool, floats: FloatsInstead | None
-) -> tuple[CompiledModel, HeldOut | None]:
+def _compiled(job: CompileJob, proceed: Proceed, divided: bool) -> tuple[CompiledModel, HeldOut | None]:
     """Compile without goals, on a part of the data if the rest of it is to judge, and a backend learns from data."""
-    data, given = job.request.data, job.ctx.try_engines is False  # nothing runs here
+    data = job.request.data
     # Passes measure data for integers and for low floats.
     learns = any(one.has_integers or one.low and one.low != one.high for one in job.ctx.backends)
     if data is None or job.recognized is not None or not learns:
         return proceed(), None
+    from dovetail_verify.accuracy.floor import above_floor
     from dovetail_verify.held_out import HeldOut, record_use
 
     if divided:
         held_out = HeldOut(job, proceed, searched=False)
-        compiled = held_out.compile()
-        return (compiled if given else _within_reason(job, held_out, compiled, floats)), held_out
+        return above_floor(job, held_out, held_out.compile()), held_out
     compiled = proceed()
     record_use(compiled, data)
     return compiled, None
-
-
-def _within_reason(
-    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, floats: FloatsInstead | None
-) -> CompiledModel:
-    """Return a result without nodes that are too costly in integers, or without any if they leave too little.
-
-    The same if they are slower than floats; and if the original has integers, a result that gives no less than these.
-    """
-    from dovetail_verify.accuracy.costly_nodes import as_accurate, without_costly_nodes
-    from dovetail_verify.accuracy.least_accuracy import above_least
-    from dovetail_verify.accuracy.source_integers import with_source_integers
-
-    def instead(result: CompiledModel) -> CompiledModel | None:
-        return floats.of(result, as_accurate(job, held_out, result)) if floats is not None else None
-
-    if (faster := instead(compiled)) is not None:
-        return faster
-    shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-    if (kept := with_source_integers(job, held_out, compiled, shapes)) is not compiled:
-        return kept
-    considered = without_costly_nodes(job, held_out, compiled)
-    if considered.compiled is not compiled and (faster := instead(considered.compiled)) is not None:
-        return faster
-    return above_least(job, held_out, considered, shapes)
 
 
 def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None) -> OutputVerification:
     from dovetail_verify.parts import compared
 
     try:
-        shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
         if held_out is not None:
-            return held_out.judged(compiled, shapes)
+            return held_out.judged(compiled)
+        shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
         data, seed = job.request.data, job.request.seed
         return compared(job.original, compiled, data, seed, shapes, job.progress, job.ctx)
     except DovetailError as error:
