@@ -60,6 +60,8 @@ def costs(monkeypatch, clock):
                 return {"bytes": 1, "engines": ["engine"], "seconds": seconds}
             snr = {"host": 140.0}.get(name, 40.0)
             missed = [f"SNR {snr}"] if snr < job["goals"]["min_snr"] else []
+            if job["job"] == "judge":
+                return {"figure": f"SNR {snr} dB", "missed": missed}
             outputs = [{"snr_db": snr, "top1": None}]
             return {
                 "digest": name, "compile_seconds": seconds, "missed": missed, "doubts": [], "bytes": 1,
