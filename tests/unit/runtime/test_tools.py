@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from dovetail.plugin import EngineError, Tool
+from dovetail.plugin import EngineError, Tool, ToolEndedError
 
 WORKER = '''
 import os, sys, time
@@ -95,6 +96,27 @@ def where():
 
 def unsendable():
     return object()
+
+
+def advised():
+    from dovetail.errors import DovetailError
+
+    raise DovetailError("net.onnx: no inputs", "give it some")
+
+
+def without_memory():
+    raise MemoryError
+
+
+def complain():
+    print("Error: a warning that looks worse than it is", file=sys.stderr, flush=True)
+
+
+def leave_a_file(descriptor=None):
+    import tempfile
+
+    held = descriptor is not None and os.fstat(descriptor).st_size
+    return {"file": tempfile.NamedTemporaryFile(delete=False).name, "pid": os.getpid(), "held": held}
 '''
 
 
@@ -159,6 +181,7 @@ def test_an_error_of_the_tool_names_its_nodes_and_leaves_it_running(tool):
         ("wrapped", "ValueError: KeyError: 'silu_4'"),
         ("unknown", "AttributeError: "),
         ("unsendable", "TypeError: object is neither plain data nor an array of numbers"),
+        ("without_memory", "acme-compiler: there is not enough memory"),
     ],
 )
 def test_what_ends_a_call_is_said_in_the_last_words_and_the_next_call_works(tool, function, says):
@@ -175,6 +198,61 @@ def test_a_tool_that_hangs_is_ended(tool):
         acme.ask("hang")
     assert time.monotonic() - begun < 60
     assert acme.ask("sequence") == "done", "a line of progress begins the time again"
+
+
+def test_a_call_has_a_time_limit_whatever_progress_it_makes(tool):
+    acme = tool()
+    acme.ask("where")
+    with pytest.raises(ToolEndedError, match="acme-compiler took longer than 2 s, and was ended") as caught:
+        acme.ask("sequence", 2.0)
+    assert caught.value.is_late and acme.ask("compile", 60.0, model=b"ab", scales=[])["program"] == b"ba"
+
+
+def test_an_error_of_dovetail_keeps_its_message_and_its_hint(tool):
+    with pytest.raises(EngineError) as caught:
+        tool().ask("advised")
+    assert (caught.value.message, caught.value.hint) == ("net.onnx: no inputs", "give it some")
+
+
+def test_the_last_words_are_those_of_the_call(tool):
+    acme = tool()
+    acme.ask("complain")
+    with pytest.raises(ToolEndedError) as caught:
+        acme.ask("leave")
+    assert caught.value.message == "acme-compiler ended with exit code 3" and not caught.value.is_late
+
+
+def test_a_process_that_may_not_be_replaced_is_not(tool):
+    """What its earlier calls left in it is gone, which every later call says."""
+    acme = tool(restarts=False)
+    os.kill(acme.ask("leave_a_file")["pid"], signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(ToolEndedError, match="acme-compiler ended with signal SIGKILL"):
+            acme.ask("where")
+    acme = tool(restarts=False)
+    acme.ask("where")
+    acme.close()
+    with pytest.raises(ToolEndedError, match="acme-compiler was closed"):
+        acme.ask("where")
+
+
+def test_what_a_process_leaves_in_its_temporary_folder_is_removed(tool):
+    """Also if it is killed; what an engine writes there may be as large as the model."""
+    acme = tool()
+    left = [acme.ask("leave_a_file")]
+    assert os.path.exists(left[0]["file"])
+    with pytest.raises(ToolEndedError):
+        acme.ask("crash")
+    left.append(acme.ask("leave_a_file"))
+    assert left[1]["pid"] != left[0]["pid"] and os.path.exists(left[1]["file"])
+    acme.close()
+    assert not any(os.path.exists(one["file"]) for one in left)
+
+
+def test_a_process_keeps_what_it_inherits(tool, tmp_path):
+    (tmp_path / "lock").write_text("four")
+    with (tmp_path / "lock").open() as lock:
+        assert tool(inherited=(lock.fileno(),)).ask("leave_a_file", descriptor=lock.fileno())["held"] == 4
 
 
 def test_one_process_has_several_things_open_and_opens_them_again_if_it_ended(tool):

@@ -111,7 +111,7 @@ from dovetail.plugin.running import (
     Verification as Verification,
     input_data as input_data,
 )
-from dovetail.plugin.tool import Tool as Tool
+from dovetail.plugin.tool import Tool as Tool, ToolEndedError as ToolEndedError
 from dovetail.plugin.strategy import (
     Editor as Editor,
     Neighbor as Neighbor,

@@ -1,4 +1,4 @@
-"""The process of a tool: calls functions of a vendor's file, for `dovetail_runtime.tool`.
+"""The process of a tool: calls functions of a worker's file, for `dovetail_runtime.tool`.
 
     python tool_worker.py PROCESSES WORKER
 
@@ -16,7 +16,9 @@ import sys
 from typing import IO, Any
 
 _WORKER = "dovetail_tool"
-"""The name of the vendor's module here."""
+"""The name of the worker's module here."""
+
+_OURS = ("dovetail.errors", "DovetailError")
 
 _KEY = "$part"
 """The key of a mapping that stands for a bytes object or an array; its value is the index among the parts."""
@@ -51,12 +53,13 @@ def receive(stream: IO[bytes]) -> Any:
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytearray:
-    data = bytearray()
-    while len(data) < size:
-        part = stream.read(min(size - len(data), 1 << 24))
-        if not part:
-            raise EOFError
-        data += part
+    data, done = bytearray(size), 0
+    with memoryview(data) as view:
+        while done < size:
+            count = stream.readinto(view[done:])  # type: ignore[attr-defined]  # pipes are buffered readers
+            if not count:
+                raise EOFError
+            done += count
     return data
 
 
@@ -133,13 +136,21 @@ def _finished(found: Any, answers: IO[bytes]) -> Any:
 
 def _failure(error: BaseException) -> dict[str, object]:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    known = vars(error)
+    nodes = known.get("nodes", ())
+    # Errors of Dovetail have a message that stands alone. Whether one is, is not asked of Dovetail: it may be absent.
+    ours = any((base.__module__, base.__name__) == _OURS for base in type(error).__mro__)
     # What the worker itself raises in its own words needs no name of a class before them.
     kind = "" if type(error).__module__ == _WORKER else type(error).__name__
-    known = vars(error).get("nodes", ())
-    nodes = [str(node) for node in known] if isinstance(known, (list, tuple)) else []
     # The text of some exceptions is a whole traceback, whose last line is the cause.
     cause = -1 if lines and lines[0].startswith("Traceback (most recent call last)") else 0
-    return {"error": lines[cause] if lines else type(error).__name__, "kind": kind, "nodes": nodes}
+    told = lines[cause] if lines else type(error).__name__
+    if isinstance(error, MemoryError):
+        kind, told = "", "there is not enough memory"
+    return {
+        "error": known["message"] if ours else told, "kind": kind, "ours": ours, "hint": known["hint"] if ours else "",
+        "nodes": [str(node) for node in nodes] if isinstance(nodes, (list, tuple)) else [],
+    }  # fmt: skip
 
 
 def main(processes: str, path: str) -> None:

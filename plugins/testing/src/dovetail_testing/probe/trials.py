@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.plugin import EngineError, Tool
+from dovetail.plugin import EngineError, Tool, ToolEndedError
 
 from dovetail_testing.comparing import ValueDifference, compared
 from dovetail_testing.probe.observing import Outcome
@@ -29,7 +29,6 @@ _SECONDS = 20.0  # of one node on the engine
 _COMPILE_SECONDS = 120.0  # of one node that an emitter compiles
 _REFERENCE_SECONDS = 10.0  # of one on a reference, which is slow only where loops are
 _AGREES = 1e-3  # of a reference with recorded results, relative to the largest value
-_ENDINGS = ("ended with", "gave no answer")
 
 
 class ProbeState:
@@ -179,8 +178,7 @@ class Trials:
         try:
             answer = self._on_engine.ask("run_on_engine", model=model, inputs=inputs)
         except EngineError as error:
-            ended = any(words in error.message for words in _ENDINGS)
-            return Outcome("end" if ended else "run", error.message)
+            return Outcome("end" if isinstance(error, ToolEndedError) else "run", error.message)
         if answer["stage"] != "done":
             return Outcome(answer["stage"], answer["reason"])
         results = {name: unpacked(value) for name, value in answer["outputs"].items()}
