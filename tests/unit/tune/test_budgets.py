@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError
 from dovetail_tune import deadline, local_pool, race, tuning
-from dovetail_tune.worker_process import WorkerError
 
 DIGITS = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 IMAGES = np.load(Path(DIGITS).with_name("test.npz"))["image"][:24]
@@ -54,7 +54,7 @@ def costs(monkeypatch, clock):
             seconds = found.get(name, 4.0)
             clock.now += min(seconds, timeout)
             if seconds > timeout:
-                raise WorkerError(f"it took longer than {timeout:.0f} s")
+                raise EngineError(f"it took longer than {timeout:.0f} s")
             self.seconds = 5e-4 if name.startswith("cpu-bf16") else 1e-3
             if job["job"] == "load":
                 return {"bytes": 1, "engines": ["engine"], "seconds": seconds}

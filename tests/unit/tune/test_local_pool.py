@@ -1,11 +1,11 @@
 """The pool of this machine: which processes are kept, and for what. Workers are made up, and say what they did."""
 
 import pytest
+from dovetail.plugin import EngineError
 from dovetail_tune import local_pool
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.local_pool import LocalPool
 from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
-from dovetail_tune.worker_process import WorkerError
 
 
 class Worker:
@@ -25,7 +25,7 @@ class Worker:
             self.result = what
             Worker.done.append(f"{self.number} {job['job']} {what}")
         if self.result in Worker.failing:
-            raise WorkerError(f"{self.result} failed")
+            raise EngineError(f"{self.result} failed")
         return {"seconds": [1e-3]} if job["job"] == "time" else {"bytes": 1}
 
     def close(self):

@@ -16,13 +16,13 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError
 from dovetail_commands import folder_jobs
 from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
 from dovetail_tune.answers import Answer, as_text
 from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
 from dovetail_tune.tasks import greet, host_lock
 from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
-from dovetail_tune.worker_process import WorkerError
 
 DIGITS = "examples/digits/digits.onnx"
 IMAGES = np.load("examples/digits/test.npz")["image"][:8]
@@ -161,7 +161,7 @@ def test_a_baseline_whose_process_ends_is_loaded_again_and_no_candidate_is_blame
         def ask(self, job, timeout=0.0):
             if job["job"] == "time" and self.name in ends:
                 ends.remove(self.name)
-                raise WorkerError("its process ended with signal SIGKILL")
+                raise EngineError("its process ended with signal SIGKILL")
             self.name = job["candidate"]["name"] if "candidate" in job else self.name
             return super().ask(job, timeout)
 

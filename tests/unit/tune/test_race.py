@@ -4,12 +4,12 @@ import itertools
 import random
 
 import pytest
+from dovetail.plugin import EngineError
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.outcome import TunedCandidate
 from dovetail_tune.race import RaceResult, race
 from dovetail_tune.statistics_of_pairs import FEWEST_PAIRS
 from dovetail_tune.verdict import doubts_of
-from dovetail_tune.worker_process import WorkerError
 
 
 def steady(seconds, noise=0.0, seed=0):
@@ -41,7 +41,7 @@ def test_one_that_crashes_is_named_and_the_others_go_on():
 
     def crashing(number):
         if next(runs) == 4:
-            raise WorkerError("its process ended with signal SIGSEGV")
+            raise EngineError("its process ended with signal SIGSEGV")
         return [1e-4] * number
 
     result = race({"crashing": crashing, "other": steady(1e-3)}, rounds=9)
@@ -52,9 +52,9 @@ def test_one_that_crashes_is_named_and_the_others_go_on():
 
 def test_if_all_crash_there_is_no_winner():
     def crashing(number):
-        raise WorkerError("refused")
+        raise EngineError("refused")
 
-    with pytest.raises(WorkerError, match="a: refused; b: refused"):
+    with pytest.raises(EngineError, match="a: refused; b: refused"):
         race({"a": crashing, "b": crashing}, rounds=3)
 
 

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from dovetail.plugin import EngineError
 from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.tasks import timed
 from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
-from dovetail_tune.worker_process import Worker, WorkerError
+from dovetail_tune.worker_process import Worker
 
 _PREPARES = "prepare"  # the process that prepares candidates; runners have other names
 
@@ -58,7 +59,7 @@ class LocalPool(WorkerPool):
     def _prepare(self, job: Job, deadline: Deadline) -> Answer:
         try:
             return Answer(self.machine, {"": self._do(_PREPARES, job, deadline.remaining)[1]})
-        except WorkerError as error:
+        except EngineError as error:
             return Answer(self.machine, failed={"": error.message})
 
     def _measure(self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None]) -> Answer:
@@ -84,7 +85,7 @@ class LocalPool(WorkerPool):
         """Do a job in the process of a name, unless that has its result; return the process and the job's answer.
 
         Raises:
-            WorkerError: The job failed, and the process was ended.
+            EngineError: The job failed, and the process was ended.
         """
         kept = self._kept.get(name)
         if kept is None:
@@ -93,7 +94,7 @@ class LocalPool(WorkerPool):
             kept.result = ""
             try:
                 kept.found = kept.worker.ask(dict(job), limit)
-            except WorkerError:
+            except EngineError:
                 self.release([name])
                 raise
             kept.result = _result_of(job)

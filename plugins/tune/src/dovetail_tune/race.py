@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.plugin import EngineError
+
 from dovetail_tune.statistics_of_pairs import FEWEST_PAIRS, Ratio, ratio_of
 from dovetail_tune.worker import LONG
-from dovetail_tune.worker_process import WorkerError
 
 TURN = 0.03  # seconds that a turn of the fastest should last, so that the clock and switching processes do not count
 LONGEST_TURN = 0.3  # seconds of the slowest, if it runs more than once
@@ -101,7 +102,7 @@ def race(
             phase measures that phase, with a narrow interval.
 
     Raises:
-        WorkerError: Every runner failed.
+        EngineError: Every runner failed.
     """
     result = RaceResult()
     quick = _probed(runners, is_over, result.failed)
@@ -126,7 +127,7 @@ def race(
                 seconds = min(runners[name](runs))
                 result.turns[name].append(seconds)
                 quick[name] = min(quick[name], seconds)
-            except WorkerError as error:
+            except EngineError as error:
                 active.remove(name)
                 del result.turns[name]
                 result.failed[name] = error.message
@@ -143,7 +144,7 @@ def race(
             if all(ratios[name].spread <= NARROW for name in active if name != result.leader):
                 break
     if not result.turns:
-        raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()) or "nothing was timed")
+        raise EngineError("; ".join(f"{name}: {why}" for name, why in result.failed.items()) or "nothing was timed")
     return result
 
 
@@ -156,7 +157,7 @@ def _probed(runners: Mapping[str, Timer], is_over: Callable[[], bool], failed: d
                 try:
                     (seconds,) = timer(1)
                     found[name] = min(seconds, found.get(name, math.inf))
-                except WorkerError as error:
+                except EngineError as error:
                     found.pop(name, None)
                     failed[name] = error.message
         if max(found.values(), default=0.0) >= LONG or is_over():

@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import user_folder
+from dovetail.plugin import EngineError, user_folder
 from dovetail_runtime.machine import fingerprint
 
 from dovetail_tune.answers import Answer
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.race import RaceResult, Timer, race
 from dovetail_tune.worker_pool import Job, RaceMeasurement, WorkerSettings
-from dovetail_tune.worker_process import Worker, WorkerError
+from dovetail_tune.worker_process import Worker
 
 _LOCK = "timing.lock"
 _TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
@@ -45,7 +45,7 @@ def prepare(settings: WorkerSettings, job: Job, limit: float) -> Answer:
     with host_lock(alone=False) as lock, Worker(settings.blocked, lock) as worker:
         try:
             answer.found[""] = worker.ask(dict(job), limit)
-        except WorkerError as error:
+        except EngineError as error:
             answer.failed[""] = error.message
     return answer
 
@@ -92,13 +92,13 @@ def timed(
         try:
             worker, answer.found[name] = do(name, job)
             timers[name] = _timer(worker, callers, deadline)
-        except WorkerError as error:
+        except EngineError as error:
             answer.failed[name] = error.message
     if timers and measurement.rounds:
         rules = measurement.rounds, measurement.tolerance, lambda: deadline.is_over, progress
         try:
             answer.race = race(timers, *rules, measurement.keep, measurement.least)
-        except WorkerError as error:
+        except EngineError as error:
             answer.race = RaceResult(failed=dict.fromkeys(timers, error.message))
     answer.failed |= answer.race.failed
     return answer

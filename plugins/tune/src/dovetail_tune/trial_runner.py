@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dovetail.plugin import EngineError
+
 from dovetail_tune.candidates import Candidate
 from dovetail_tune.data_folders import DataFolders, as_plain
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.journal import Journal
 from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, CandidateTrial
 from dovetail_tune.worker_pool import Pending, RaceMeasurement, WorkerPool
-from dovetail_tune.worker_process import WorkerError
 
 _ROUNDS, _SECONDS = 16, 1.5  # of a comparison with the baseline at least
 _TOLERANCE = 0.5  # half as slow again needs no closer look
@@ -115,7 +116,7 @@ class TrialRunner:
         """Judge the result of a candidate on the samples that no candidate saw; None if there are none, or no time.
 
         Raises:
-            WorkerError: The result cannot be run.
+            EngineError: The result cannot be run.
         """
         if self.data.judge is None:
             return None
@@ -131,7 +132,7 @@ class TrialRunner:
             if answer.failed:
                 if self.deadline.is_over:
                     return None
-                raise WorkerError(answer.failed[""])
+                raise EngineError(answer.failed[""])
             known = self.journal.record("judgment", candidate.name, **answer.found[""])
         return Judgment(known["figure"], tuple(known["missed"]))
 

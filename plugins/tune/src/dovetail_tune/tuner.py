@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError
 from dovetail.text import abbreviated, pluralize
 
 from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
@@ -19,7 +20,6 @@ from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, CandidateTrial
 from dovetail_tune.trial_runner import TrialRunner
 from dovetail_tune.verdict import doubts_of, winner_of, winner_of_comparisons
 from dovetail_tune.worker_pool import RaceMeasurement
-from dovetail_tune.worker_process import WorkerError
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -203,7 +203,7 @@ class Tuner:
                 result.failed.clear()  # for lack of time, of which neither table nor journal speaks
                 return result, memory
             if not active:
-                raise WorkerError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
+                raise EngineError("; ".join(f"{name}: {why}" for name, why in result.failed.items()))
             base = active[0].candidate.name
             result.leader = min((t.candidate.name for t in active), key=lambda name: result.ratio(name, base).median)
             active = [

@@ -1,4 +1,4 @@
-"""The child process: reads jobs as lines of JSON, and answers each with one line.
+"""The jobs of a child process, which is the worker of a `dovetail.plugin.Tool`.
 
 Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `judge` measures that of a saved result;
 `segment` compiles a part of a model; `load` loads a saved result; `time` runs what was compiled or loaded last.
@@ -7,12 +7,10 @@ Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `judge
 from __future__ import annotations
 
 import gc
-import json
-import os
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,38 +190,18 @@ def _peak() -> int:
         return peak if sys.platform == "darwin" else peak << 10
 
 
-def answer(jobs: Mapping[str, Callable[[Job], dict[str, Any]]], line: str) -> dict[str, Any]:
-    """Do the job in `line`, and return its answer, or its error as data."""
-    try:
-        job = json.loads(line)
-        return jobs[job["job"]](job)
-    except DovetailError as error:
-        return {"error": error.message, "hint": error.hint}
-    except MemoryError:
-        return {"error": "there is not enough memory"}
-    except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"}
+def begin(blocked: Sequence[str]) -> Jobs:
+    """Load the plugins, without those that are named, and return what does the jobs."""
+    from dovetail.plugin import load_plugins
+
+    begun = time.monotonic()
+    plugins = load_plugins(block=blocked)
+    return Jobs(plugins, time.monotonic() - begun)
 
 
-def main() -> None:
-    """Answer jobs until standard input ends; arguments are names of plugins to leave out."""
-    begun, answers = time.monotonic(), os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    from dovetail.plugin import end_with_parent, load_plugins
-
-    end_with_parent()
-    plugins = load_plugins(block=sys.argv[1:])
-    jobs = Jobs(plugins, time.monotonic() - begun)
-    table = {
-        "prepare": jobs.prepare,
-        "judge": jobs.judge,
-        "load": jobs.load,
-        "segment": jobs.segment,
-        "time": jobs.time,
-    }
-    for line in sys.stdin:
-        print(json.dumps(answer(table, line)), file=answers, flush=True)
-
-
-if __name__ == "__main__":
-    main()
+def do(jobs: Jobs, job: Job) -> dict[str, Any]:
+    """Do a job."""
+    does: dict[str, Callable[[Job], dict[str, Any]]] = {
+        "prepare": jobs.prepare, "judge": jobs.judge, "load": jobs.load, "segment": jobs.segment, "time": jobs.time,
+    }  # fmt: skip
+    return does[job["job"]](job)
