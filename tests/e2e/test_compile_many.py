@@ -4,9 +4,13 @@ All give what one process gives, file by file.
 """
 
 import json
+import os
 import shutil
+import signal
+import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from pathlib import Path
 
 import dovetail as api
 import numpy as np
@@ -85,8 +89,27 @@ def test_a_task_that_no_machine_finishes_is_the_failure_of_its_model(zoo, tmp_pa
     assert [status for _, status, _ in found] == ["failed", "failed"] and written == {}
 
 
-def test_a_process_that_ends_costs_its_model():
-    assert "its process ended with exit code 1" in json.loads(in_process("no job", ()))["error"]
+def children():
+    """The processes that this one started."""
+    return {int(one) for task in Path("/proc/self/task").glob("*/children") for one in task.read_text().split()}
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are listed in /proc")
+def test_a_process_that_ends_costs_its_model_and_is_replaced(zoo):
+    with processes(1):
+        pass  # ends processes that another test left
+    others, job = children(), {"folder": str(zoo), "model": "net.onnx", "backends": ["cpu-bf16"], "options": {}}
+    text = json.dumps({**job, "output": None, "data": None, "external": None})
+    with processes(1) as executor:
+        asked = executor.submit(in_process, text, ())
+        end = time.monotonic() + 60
+        while not (started := children() - others) and time.monotonic() < end:
+            time.sleep(0.01)
+        os.kill(started.pop(), signal.SIGKILL)
+        answer = json.loads(asked.result())
+        assert answer == {"error": "its process ended with signal SIGKILL", "hint": "compile this model alone"}
+        assert json.loads(executor.submit(in_process, text, ()).result())["outcome"]["status"] == "ok"
+    assert children() == others
 
 
 def test_a_backend_that_is_a_file_is_known_to_the_processes(zoo, tmp_path):

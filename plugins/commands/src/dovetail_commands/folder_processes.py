@@ -2,68 +2,46 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from subprocess import PIPE, TimeoutExpired
 
 from dovetail.errors import UsageError
-from dovetail.plugin import PythonProcess, TemporaryFolder, anonymous_file
+from dovetail.plugin import Tool
 
 from dovetail_commands.sent_tasks import failure_text
 
 _JOBS = 100  # of a process, so that nothing that engines leave behind adds up
-_GRACE = 5.0  # seconds to end in
-_SHOWN = 300  # characters of its last words
 
 
 class FolderProcess:
-    """A process that does jobs, one at a time; see `folder_worker`.
+    """A process that does jobs, one at a time; see `folder_worker`. One that ended, or did many, is replaced.
 
     Args:
         blocked: Names of plugins to leave out.
     """
 
     def __init__(self, blocked: Sequence[str]):
-        self.blocked = tuple(blocked)
-        self.jobs = 0
-        self._words = anonymous_file()
-        self._temporary = TemporaryFolder("folder")  # a process that is killed removes none of its temporary files
-        self._process = PythonProcess(
-            "dovetail_commands.folder_worker", blocked, {"TMPDIR": str(self._temporary.path)}, stdin=PIPE, stdout=PIPE,
-            stderr=self._words,
-        )  # fmt: skip
+        self.blocked, self._jobs = tuple(blocked), 0
+        self._tool = Tool.start("dovetail_commands.folder_worker", title="its process", hint="compile this model alone")
+        self._plugins = self._tool.opened("begin", blocked=list(blocked))
 
     def ask(self, text: str) -> str:
-        """Do a job, given as JSON; return the answer as JSON, or an empty text if the process ended."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None, "both are pipes"
-        self.jobs += 1
-        with contextlib.suppress(BrokenPipeError):
-            stdin.write(text.encode() + b"\n")
-            stdin.flush()
-        return stdout.readline().decode()
+        """Do a job, given as JSON; return the answer as JSON.
 
-    def end(self) -> str:
-        """End the process, and say how it ended."""
-        for stream in (self._process.stdin, self._process.stdout):  # the end of its input is that of its work
-            with contextlib.suppress(OSError):
-                if stream is not None:
-                    stream.close()
-        try:
-            code = self._process.wait(_GRACE)
-        except TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
-        self._words.seek(0)
-        lines = self._words.read().decode(errors="replace").strip().splitlines()
-        self._words.close()
-        self._temporary.cleanup()
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        return f"its process ended with {how}" + (f": {lines[-1][:_SHOWN]}" if lines else "")
+        Raises:
+            EngineError: The job fails, or the process ends.
+        """
+        if self._jobs and self._jobs % _JOBS == 0:
+            self._tool.close()
+        self._jobs += 1
+        return json.dumps(self._plugins.ask("compile_model", job=json.loads(text)))
+
+    def end(self) -> None:
+        """End the process."""
+        self._tool.close()
 
 
 class _Idle:
@@ -72,16 +50,17 @@ class _Idle:
     def __init__(self) -> None:
         self._lock, self._processes = threading.Lock(), list[FolderProcess]()
 
-    def take(self, blocked: Sequence[str]) -> FolderProcess:
+    @contextmanager
+    def process(self, blocked: Sequence[str]) -> Iterator[FolderProcess]:
         with self._lock:
-            for number, process in enumerate(self._processes):
-                if process.blocked == tuple(blocked):
-                    return self._processes.pop(number)
-        return FolderProcess(blocked)
-
-    def put(self, process: FolderProcess) -> None:
-        with self._lock:
-            self._processes.append(process)
+            at = (n for n, process in enumerate(self._processes) if process.blocked == tuple(blocked))
+            number = next(at, None)
+            found = FolderProcess(blocked) if number is None else self._processes.pop(number)
+        try:
+            yield found
+        finally:
+            with self._lock:
+                self._processes.append(found)
 
     def end(self) -> None:
         with self._lock:
@@ -94,19 +73,11 @@ _idle = _Idle()
 
 def in_process(text: str, blocked: Sequence[str]) -> str:
     """Do a job, given as JSON, in a process of its own; return what it answers, or how it ended, as JSON."""
-    answer = ended = ""
     try:
-        process = _idle.take(blocked)
-        try:
-            answer = process.ask(text)
-        finally:
-            if answer and process.jobs < _JOBS:
-                _idle.put(process)
-            else:
-                ended = process.end()
+        with _idle.process(blocked) as process:
+            return process.ask(text)
     except Exception as error:
         return failure_text(error)
-    return answer or json.dumps({"error": ended, "hint": "compile this model alone"})
 
 
 @contextmanager

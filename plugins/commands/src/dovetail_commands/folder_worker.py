@@ -1,12 +1,9 @@
-"""A process that compiles models of a folder: jobs as lines of JSON on standard input, a line for each answer."""
+"""Compiles models of a folder, as the worker of a `dovetail.plugin.Tool`."""
 
 from __future__ import annotations
 
 import gc
-import json
-import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -41,7 +38,14 @@ def plain(value: Any, title: str) -> Any:
     raise UsageError(problem, "name a file instead, or compile the folder in this process")
 
 
-def answer(job: FolderJob, plugins: PluginSet) -> dict[str, Any]:
+def begin(blocked: Sequence[str]) -> PluginSet:
+    """Load the plugins, without those that are named."""
+    from dovetail.plugin import load_plugins
+
+    return load_plugins(block=blocked)
+
+
+def compile_model(plugins: PluginSet, job: FolderJob) -> dict[str, Any]:
     """Compile the model of a job, and return the outcome as plain data, or the error of a wrong request."""
     from dovetail_commands.folder_model import compile_one
 
@@ -54,23 +58,8 @@ def answer(job: FolderJob, plugins: PluginSet) -> dict[str, Any]:
         )  # fmt: skip
     except UsageError as error:
         return {"usage": error.message, "hint": error.hint}
-    return {"outcome": outcome.as_dict()}
-
-
-def main() -> None:
-    """Do the jobs on standard input, until it ends; arguments are names of plugins to leave out."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing that an engine prints is mistaken for an answer
-    from dovetail.plugin import end_with_parent, load_plugins
-
-    end_with_parent()
-    plugins = load_plugins(block=sys.argv[1:])
-    for number, line in enumerate(sys.stdin):
-        print(json.dumps(answer(json.loads(line), plugins)), file=answers, flush=True)
+    finally:
         gc.collect()  # the model and its sessions
-        if not number:
+        if not gc.get_freeze_count():
             gc.freeze()  # what was imported stays, and takes longer to walk than models
-
-
-if __name__ == "__main__":
-    main()
+    return {"outcome": outcome.as_dict()}
