@@ -6,6 +6,7 @@ import time
 import ml_dtypes
 import numpy as np
 import pytest
+from dovetail.errors import DovetailError
 from dovetail_onnx import array_workers
 from dovetail_onnx.array_workers import map_arrays, workers
 
@@ -99,3 +100,16 @@ def test_a_function_that_other_processes_cannot_import_is_computed_here():
     with workers(2):
         found = list(map_arrays(lambda settings, array: [array + 1], tasks(30)))
     assert [int(array[0]) for (array,) in found] == list(range(1, 31))
+
+
+def test_where_no_process_can_be_started_this_one_computes_everything(monkeypatch):
+    """As without `dovetail-runtime`, which starts them."""
+
+    def missing(*_, **__):
+        raise DovetailError("the distribution that brings dovetail.Tool is not installed")
+
+    monkeypatch.setattr(array_workers.Tool, "start", missing)
+    with workers(2):
+        found = list(map_arrays(importable().with_process, tasks(5)))
+    assert [int(doubled[0]) for doubled, _ in found] == [0, 2, 4, 6, 8]
+    assert {int(process[0]) for _, process in found} == {os.getpid()}

@@ -2,18 +2,15 @@
 
 Threads would not help: NumPy takes Python's lock for every operation, and operations on arrays that fit a core's cache
 take microseconds.
-
-    python -m dovetail_onnx.array_workers
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import json
+import math
 import os
 import queue
-import sys
 import threading
 import time
 from collections import deque
@@ -21,10 +18,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
 from itertools import chain, islice
-from subprocess import DEVNULL, PIPE
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin import PythonProcess, end_with_parent
+from dovetail.errors import DovetailError
+from dovetail.plugin import EngineError, Tool, ToolEndedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,9 +84,9 @@ class Workers:
         self._number = number
         self._spent = 0.0
         self._lock = threading.Lock()
-        self._free: queue.SimpleQueue[_Process | None] = queue.SimpleQueue()
+        self._free: queue.SimpleQueue[Tool | None] = queue.SimpleQueue()
         self._free.put(None)  # stands for this process
-        self._all: list[_Process] = []
+        self._all: list[Tool] = []
 
     def map(self, function: Callable[..., Arrays], tasks: Iterable[Task]) -> Iterator[Arrays]:
         """See `map_arrays`."""
@@ -113,71 +110,42 @@ class Workers:
     def close(self) -> None:
         """End the processes."""
         self._pool.shutdown(cancel_futures=True)
-        for process in self._all:
-            process.close()
+        for tool in self._all:
+            tool.close()
 
     def _compute(self, function: Callable[..., Arrays], task: Task) -> Arrays:
-        runner = self._free.get()
+        tool, is_usable = self._free.get(), True
         try:
             settings, read = task
             arrays = read()
-            found = None if runner is None else runner.call(function, settings, arrays)
-            if found is not None:
-                return found
+            if tool is not None:
+                given = {"module": function.__module__, "name": function.__qualname__, "settings": settings}
+                try:
+                    found: Arrays = tool.ask("compute", arrays=list(arrays), **given)
+                    return found
+                except EngineError as error:  # this process calls the function itself, and raises what it raises
+                    is_usable = not isinstance(error, ToolEndedError)
             begin = time.perf_counter()
             try:
                 return function(settings, *arrays)
             finally:
                 self._add(time.perf_counter() - begin)
         finally:
-            if runner is None or runner.usable:
-                self._free.put(runner)
+            if is_usable:
+                self._free.put(tool)
 
     def _add(self, seconds: float) -> None:
         """Count the work of this process, and start the others once it is worth it."""
         with self._lock:
             self._spent += seconds
-            if not self._all and self._spent >= _AFTER:
-                for _ in range(self._number - 1):
-                    process = _Process()
-                    self._all.append(process)
-                    self._free.put(process)
-
-
-class _Process:
-    """One further process.
-
-    Attributes:
-        usable: Whether it is running, as far as is known.
-    """
-
-    def __init__(self) -> None:
-        self._process = PythonProcess("dovetail_onnx.array_workers", stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
-        self.usable = True
-
-    def call(self, function: Callable[..., Arrays], settings: Mapping[str, Any], arrays: Arrays) -> Arrays | None:
-        """Return the result of a function in that process; None if it fails, or the process has ended.
-
-        This process then calls the function itself, so that errors are raised where they are understood.
-        """
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None and stdout is not None, "both are pipes"
-        try:
-            _send(stdin, {"module": function.__module__, "name": function.__qualname__, "settings": settings}, arrays)
-            answer = _receive(stdout)
-        except (OSError, ValueError, EOFError):
-            self.usable = False
-            return None
-        return answer[1] if answer[0] is not None else None
-
-    def close(self) -> None:
-        """End the process, which has no state to save."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with contextlib.suppress(OSError):
-                if stream is not None:
-                    stream.close()
+            if self._all or self._spent < _AFTER:
+                return
+            try:
+                self._all = [Tool.start(__name__, title="a worker") for _ in range(self._number - 1)]
+            except DovetailError:  # dovetail-runtime, which starts them, is not installed
+                self._spent = -math.inf
+            for tool in self._all:
+                self._free.put(tool)
 
 
 def _processors() -> int:
@@ -188,69 +156,7 @@ def _processors() -> int:
         return os.cpu_count() or 1
 
 
-def _send(stream: IO[bytes], head: Mapping[str, Any] | None, arrays: Arrays) -> None:
-    """Write plain data and arrays: a line of JSON, then the bytes of each."""
-    import numpy as np
-
-    forms = [(array.dtype.name, array.shape) for array in arrays]
-    stream.write(json.dumps({"head": head, "arrays": forms}).encode() + b"\n")
-    for array in arrays:
-        stream.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-    stream.flush()
-
-
-def _receive(stream: IO[bytes]) -> tuple[Any, list[np.ndarray]]:
-    """Read what `_send` wrote.
-
-    Raises:
-        EOFError: The other process has ended.
-    """
-    import numpy as np
-
-    line = stream.readline()
-    if not line:
-        raise EOFError
-    given = json.loads(line)
-    arrays = []
-    for name, shape in given["arrays"]:
-        array = np.empty(shape, _dtype(name))
-        data = array.reshape(-1).view(np.uint8).data
-        if stream.readinto(data) != len(data):  # type: ignore[attr-defined]  # pipes are buffered readers
-            raise EOFError
-        arrays.append(array)
-    return given["head"], arrays
-
-
-def _dtype(name: str) -> np.dtype:
-    import numpy as np
-
-    try:
-        return np.dtype(name)
-    except TypeError:
-        import ml_dtypes  # noqa: F401  (it registers the types of models that NumPy lacks)
-
-        return np.dtype(name)
-
-
-def main() -> None:
-    """Compute the tasks from standard input, until it ends."""
-    end_with_parent()
-    requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a function prints is no answer
-    while True:
-        try:
-            head, arrays = _receive(requests)
-        except EOFError:
-            return
-        try:
-            function = getattr(importlib.import_module(head["module"]), head["name"])
-            found = function(head["settings"], *arrays)
-        except Exception:  # the other process calls the function again, and raises what it raises
-            _send(answers, None, [])
-        else:
-            _send(answers, {}, found)
-
-
-if __name__ == "__main__":
-    main()
+def compute(module: str, name: str, settings: Mapping[str, Any], arrays: Arrays) -> Arrays:
+    """Call a function of a module: the function of the worker."""
+    found: Arrays = getattr(importlib.import_module(module), name)(settings, *arrays)
+    return found
