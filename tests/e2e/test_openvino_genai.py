@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import dovetail as api
 import numpy as np
@@ -10,8 +9,8 @@ import onnx
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
-from dovetail.plugin import PythonProcess
 from dovetail_decoder import tuning
+from dovetail_decoder.foreign_files import copy_tokenizer
 from dovetail_decoder.reading import chain_of, read_folder
 from dovetail_decoder.states import Generation
 from dovetail_decoder.tokens import Prompt
@@ -275,11 +274,11 @@ def test_a_folder_from_somebody_else_gives_openvino_no_code_and_no_settings(llam
     (source / "config.json").write_text(json.dumps({"model_type": "llama", **code}))
     read = []
 
-    def convert(module, words, **streams):
-        read.append({file.name: file.read_bytes() for file in Path(words[0]).iterdir()})
-        return PythonProcess(module, words, **streams)
+    def copying(folder, made):
+        copy_tokenizer(folder, made)
+        read.append({file.name: file.read_bytes() for file in made.iterdir()})
 
-    monkeypatch.setattr("dovetail_decoder.openvino_tokenizer.PythonProcess", convert)
+    monkeypatch.setattr("dovetail_decoder.openvino_tokenizer.copy_tokenizer", copying)
     api.compile(source, "cpu-bf16", verify=False, runtime="openvino-genai").save(tmp_path / "out")
     for held in (*read, {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}):
         assert [name for name, content in held.items() if "evil" in name or b"evil" in content] == []

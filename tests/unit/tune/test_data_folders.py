@@ -10,7 +10,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Context, Request
 from dovetail.plugin import load_plugins
 from dovetail_runtime.data.data_split import split_data
-from dovetail_tune.data_folders import as_plain, from_plain, write_split
+from dovetail_tune.data_folders import as_plain, from_plain, save_arrays, write_split
 from dovetail_verify.runners import reference_runner
 from onnx import parser
 
@@ -139,3 +139,10 @@ def test_files_of_another_file_system_have_no_path_that_machines_must_see():
             np.savez(file, x=np.full((1, 2), number, np.float32))
     found = write_split(model, "memory://tuned", Path("unused"), run, lies=True)
     assert found.place == "" and [float(arrays["x"][0, 0]) for arrays in found.judge] == [3, 4, 5]
+
+
+@pytest.mark.parametrize("name", ["file", "args", "input/0"])
+def test_an_input_may_have_any_name(name, tmp_path):
+    save_arrays(tmp_path / "0.npz", {name: np.arange(3)})
+    with np.load(tmp_path / "0.npz") as found:
+        assert list(found) == [name] and found[name].tolist() == [0, 1, 2]

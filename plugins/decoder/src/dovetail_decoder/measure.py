@@ -1,22 +1,15 @@
-"""Measurement of a folder in ONNX Runtime, in a separate process: speed, memory, and answers.
-
-python -m dovetail_decoder.measure FOLDER REQUEST.npz ANSWER.npz
-"""
+"""Measurement of a folder in ONNX Runtime, in a separate process: speed, memory, and answers."""
 
 from __future__ import annotations
 
-import json
-import sys
 import time
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.errors import DovetailError
-from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+from dovetail.plugin import Tool
 
 from dovetail_decoder.states import Chain, Generation
 from dovetail_decoder.tokens import Prompt
@@ -67,31 +60,12 @@ def measured(
         following: Tokens to take after each prompt for `scores`; by default its own answers.
 
     Raises:
-        DovetailError: ONNX Runtime cannot load or run it; the message is that of the process.
+        DovetailError: ONNX Runtime cannot load or run it.
     """
-    with TemporaryFolder("measure") as place:
-        request, answer = place / "request.npz", place / "answer.npz"
-        arrays = arrays_of(prompts[:_PROMPTS])
-        if following is not None:
-            arrays |= {f"following:{number}": ids for number, ids in enumerate(following[:_PROMPTS])}
-        save_arrays(request, arrays)
-        words = [str(folder.path), str(request), str(answer)]
-        with (place / "said").open("wb") as said:
-            code = PythonProcess("dovetail_decoder.measure", words, stdout=said, stderr=said).wait()
-        if code or not answer.is_file():
-            lines = (place / "said").read_text(errors="replace").strip().splitlines()
-            raise DovetailError(lines[-1] if lines else f"the measurement ended with {code}", "look at each part alone")
-        with np.load(answer, allow_pickle=False) as found:
-            numbers = json.loads(str(found["numbers"]))
-            count = len(prompts[:_PROMPTS])
-            return Measurement(
-                numbers["prefill_ms"],
-                numbers["tokens_per_second"],
-                numbers["memory"],
-                [found[f"answer:{number}"] for number in range(count)],
-                [found[f"scores:{number}"] for number in range(count)],
-                numbers["surprise"],
-            )
+    given = [prompt.as_dict() for prompt in prompts[:_PROMPTS]]
+    wanted = None if following is None else list(following[:_PROMPTS])
+    with Tool.start("dovetail_decoder.measure", title="the measurement", hint="look at each part alone") as tool:
+        return Measurement(**tool.ask("measure", folder=str(folder.path), prompts=given, following=wanted))
 
 
 def answers_of(chain: Chain, prompt: Prompt, following: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -153,14 +127,6 @@ def _timed(chain: Chain, prompt: Prompt) -> tuple[float, float]:
     return best, fastest
 
 
-def save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name; `numpy.savez` would take a name such as `file` for an argument."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
-
-
 def _memory() -> int | None:
     """Return the peak memory of this process in bytes; None if the system does not report it."""
     try:
@@ -171,53 +137,18 @@ def _memory() -> int | None:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
 
 
-def arrays_of(prompts: Sequence[Prompt]) -> dict[str, np.ndarray]:
-    """Return prompts as arrays, for the request of another process."""
-    arrays = {f"ids:{number}": prompt.ids for number, prompt in enumerate(prompts)}
-    for number, prompt in enumerate(prompts):
-        arrays |= {f"other:{number}:{name}": array for name, array in prompt.others.items()}
-    return arrays
-
-
-def prompts_of(arrays: Mapping[str, np.ndarray]) -> list[Prompt]:
-    """Return the prompts of a request."""
-    count = sum(name.startswith("ids:") for name in arrays)
-    return [
-        Prompt(
-            arrays[f"ids:{number}"],
-            f"prompt {number + 1}",
-            {name.split(":", 2)[2]: arrays[name] for name in arrays if name.startswith(f"other:{number}:")},
-        )
-        for number in range(count)
-    ]
-
-
-def main(folder: str, request: str, answer: str) -> int:
-    """Measure a folder, and write the result."""
+def measure(
+    folder: str, prompts: Sequence[Mapping[str, Any]], following: Sequence[np.ndarray] | None
+) -> dict[str, Any]:
+    """Measure a folder in this process: the function of the worker."""
     from dovetail_decoder.reading import chain_of, read_folder
 
-    with np.load(request, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    prompts = prompts_of(arrays)
-    try:
-        chain = chain_of(read_folder(Path(folder)))
-        chain.load()
-        prefill, speed = _timed(chain, prompts[0])
-        memory = _memory()
-        surprise = surprise_of(chain, prompts)
-        results = {}
-        for number, prompt in enumerate(prompts):
-            results[f"answer:{number}"], results[f"scores:{number}"] = answers_of(
-                chain, prompt, arrays.get(f"following:{number}")
-            )
-    except DovetailError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    numbers = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": memory, "surprise": surprise}
-    save_arrays(Path(answer), {"numbers": np.array(json.dumps(numbers)), **results})
-    return 0
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main(*sys.argv[1:]))
+    given = [Prompt(**prompt) for prompt in prompts]
+    chain = chain_of(read_folder(Path(folder)))
+    chain.load()
+    prefill, speed = _timed(chain, given[0])
+    found: dict[str, Any] = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": _memory()}
+    found["surprise"] = surprise_of(chain, given)
+    wanted = following or [None] * len(given)
+    pairs = [answers_of(chain, prompt, ids) for prompt, ids in zip(given, wanted, strict=True)]
+    return {**found, "answers": [answer for answer, _ in pairs], "scores": [scores for _, scores in pairs]}

@@ -1,21 +1,18 @@
-"""Conversion of a folder's tokenizer to models of OpenVINO, in a separate process, without network.
-
-python -m dovetail_decoder.openvino_tokenizer FOLDER OUT
-"""
+"""Conversion of a folder's tokenizer to models of OpenVINO, in a separate process, without network."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
-import sys
 from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+from dovetail.plugin import EngineError, TemporaryFolder, Tool
 
 from dovetail_decoder.foreign_files import TOKENIZERS, copy_tokenizer
 
 _INSTALL = "pip install 'dovetail-decoder[openvino-genai]'"
+_CONVERTER = "openvino-tokenizers"
+_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 _PACKAGES = ("openvino", "openvino_tokenizers", "transformers")
 
 
@@ -43,44 +40,27 @@ def convert_tokenizer(folder: Path, output: Path) -> None:
     Raises:
         DovetailError: The tokenizer cannot be converted; the message is that of the converter.
     """
-    with TemporaryFolder("tokenizer") as place:
-        source = place / "source"
-        source.mkdir()
+    with TemporaryFolder("tokenizer") as source:
         copy_tokenizer(folder, source)
-        with (place / "said").open("wb") as said:
-            words = [str(source), str(output.resolve())]
-            code = PythonProcess("dovetail_decoder.openvino_tokenizer", words, stdout=said, stderr=said).wait()
-        lines = (place / "said").read_text(errors="replace").strip().splitlines()
-    if code:
-        why = lines[-1] if lines else f"the converter ended with {code}"
-        raise DovetailError(
-            f"{folder}: openvino-tokenizers cannot convert the tokenizer: {why}",
-            "correct its files, or leave --runtime out",
-        )
+        try:
+            with Tool.start("dovetail_decoder.openvino_tokenizer", title=_CONVERTER, variables=_OFFLINE) as tool:
+                tool.ask("convert", folder=str(source), output=str(output.resolve()))
+        except EngineError as error:
+            why = f"{folder}: cannot convert the tokenizer: {error.message}"
+            raise DovetailError(why, "correct its files, or leave --runtime out") from None
 
 
-def main(folder: str, output: str) -> int:
-    """Convert a tokenizer."""
-    os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+def convert(folder: str, output: str) -> None:
+    """Convert a tokenizer in this process: the function of the worker."""
     import openvino
     import openvino_tokenizers
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     try:
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        except Exception:  # a configuration that names no class of transformers
-            tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
-        tokenizer.padding_side = "left"  # generators go on from the last row
-        made = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True)
-        for model, name in zip(made, ("openvino_tokenizer.xml", "openvino_detokenizer.xml"), strict=True):
-            openvino.save_model(model, Path(output) / name)
-    except Exception as error:  # whatever the libraries raise
-        print(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main(*sys.argv[1:]))
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception:  # a configuration that names no class of transformers
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    tokenizer.padding_side = "left"  # generators go on from the last row
+    made = openvino_tokenizers.convert_tokenizer(tokenizer, with_detokenizer=True)
+    for model, name in zip(made, ("openvino_tokenizer.xml", "openvino_detokenizer.xml"), strict=True):
+        openvino.save_model(model, Path(output) / name)

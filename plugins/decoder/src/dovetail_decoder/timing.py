@@ -1,23 +1,18 @@
-"""Times of a folder in ONNX Runtime, separately for prefill and decoding, in a separate process.
-
-python -m dovetail_decoder.timing FOLDER REQUEST.npz ANSWER.json
-"""
+"""Times of a folder in ONNX Runtime, separately for prefill and decoding, in a separate process."""
 
 from __future__ import annotations
 
-import json
-import sys
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from dovetail.errors import DovetailError
-from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+from dovetail.plugin import Tool
 
-from dovetail_decoder.measure import DECODED, PREFILL, arrays_of, prompts_of, save_arrays
+from dovetail_decoder.measure import DECODED, PREFILL
 from dovetail_decoder.states import Chain, Generation
 from dovetail_decoder.tokens import Prompt
 
@@ -40,11 +35,7 @@ class Times:
     token: float
 
 
-class TimeUpError(DovetailError):
-    """A process took longer than it might."""
-
-
-def timed(folder: GeneratorFolder, prompt: Prompt, threads: int, streams: int, seconds: float | None = None) -> Times:
+def timed(folder: GeneratorFolder, prompt: Prompt, threads: int, streams: int, seconds: float = math.inf) -> Times:
     """Time a folder in a fresh process.
 
     Args:
@@ -52,40 +43,19 @@ def timed(folder: GeneratorFolder, prompt: Prompt, threads: int, streams: int, s
         prompt: The prompt to read, repeated or cut to 100 tokens.
         threads: Threads of each session; 0 for ONNX Runtime's own choice.
         streams: Number of texts that are generated at the same time, as one batch.
-        seconds: Time limit; no limit by default.
+        seconds: Time limit.
 
     Raises:
-        DovetailError: It does not run, or takes longer than it may.
+        DovetailError: It does not run.
+        ToolEndedError: It takes longer than it may.
     """
-    with TemporaryFolder("timing") as place:
-        request, answer = place / "request.npz", place / "answer.json"
-        save_arrays(request, {**arrays_of([prompt]), "threads": np.array(threads), "streams": np.array(streams)})
-        with (place / "said").open("wb") as said:
-            process = PythonProcess(
-                "dovetail_decoder.timing", [str(folder.path), str(request), str(answer)], stdout=said, stderr=said
+    with Tool.start("dovetail_decoder.timing", title="its process", hint="look at each part alone") as tool:
+        return Times(
+            **tool.ask(
+                "time_folder", seconds, folder=str(folder.path), prompt=prompt.as_dict(), threads=threads,
+                streams=streams,
             )
-            code = ended(process, seconds)
-        if code or not answer.is_file():
-            lines = (place / "said").read_text(errors="replace").strip().splitlines()
-            raise DovetailError(lines[-1] if lines else f"the process ended with {code}", "look at each part alone")
-        found = json.loads(answer.read_text())
-        return Times(found["prefill"], found["token"])
-
-
-def ended(process: PythonProcess, seconds: float | None) -> int:
-    """Wait for a process, and return its code.
-
-    Raises:
-        TimeUpError: It takes longer than it may; it is ended.
-    """
-    from subprocess import TimeoutExpired
-
-    try:
-        return process.wait(seconds)
-    except TimeoutExpired:
-        process.kill()
-        process.wait()
-        raise TimeUpError("the time is up", "give a larger --budget") from None
+        )  # fmt: skip
 
 
 def _turn(chain: Chain, prompt: Prompt, streams: int) -> Times:
@@ -107,24 +77,10 @@ def fastest(turns: Sequence[Times]) -> Times:
     return Times(min(one.prefill for one in turns), min(one.token for one in turns))
 
 
-def main(folder: str, request: str, answer: str) -> int:
-    """Time a folder, and write the result."""
+def time_folder(folder: str, prompt: Mapping[str, Any], threads: int, streams: int) -> dict[str, float]:
+    """Time a folder in this process: the function of the worker."""
     from dovetail_decoder.reading import chain_of, read_folder
 
-    with np.load(request, allow_pickle=False) as archive:
-        arrays = dict(archive)
-    (prompt,) = prompts_of(arrays)
-    try:
-        chain = chain_of(read_folder(Path(folder)), threads=int(arrays["threads"]))
-        chain.load()
-        found = fastest([_turn(chain, prompt, int(arrays["streams"])) for _ in range(_TURNS)])
-    except DovetailError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    Path(answer).write_text(json.dumps(vars(found)))
-    return 0
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main(*sys.argv[1:]))
+    chain = chain_of(read_folder(Path(folder)), threads=threads)
+    chain.load()
+    return vars(fastest([_turn(chain, Prompt(**prompt), streams) for _ in range(_TURNS)]))

@@ -44,6 +44,10 @@ class Prompt:
     where: str
     others: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the arguments that make it again, for another process."""
+        return {**vars(self), "others": dict(self.others)}
+
 
 def read_prompts(data: object, folder: GeneratorFolder) -> list[Prompt]:
     """Return the prompts in `data`, as token ids that the model can take.

@@ -1,15 +1,10 @@
-"""Tuning of a language model: results compete by the time per token, within goals on the next token.
-
-python -m dovetail_decoder.tuning FOLDER BACKEND PROMPTS.npz OUT   # compiles one candidate
-"""
+"""Tuning of a language model: results compete by the time per token, within goals on the next token."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -20,21 +15,22 @@ import numpy as np
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.planning import HOST
-from dovetail.plugin import PythonProcess, TemporaryFolder, end_with_parent
+from dovetail.plugin import TemporaryFolder, Tool, ToolEndedError
 from dovetail.plugin.loading import load_chosen
 from dovetail.text import pluralize
 from dovetail_runtime.machine import fingerprint
+from dovetail_tune.data_folders import save_arrays
 from dovetail_tune.journal import Journal
 from dovetail_tune.statistics_of_pairs import MARGIN, ratio_of
 from dovetail_verify.accuracy.goals import Goals
 
 from dovetail_decoder.comparison import compared
 from dovetail_decoder.manifest import MANIFEST
-from dovetail_decoder.measure import measured, save_arrays
+from dovetail_decoder.measure import measured
 from dovetail_decoder.reading import read_folder
 from dovetail_decoder.runtime_option import KEYWORD
 from dovetail_decoder.saving import left_out
-from dovetail_decoder.timing import Times, TimeUpError, ended, timed
+from dovetail_decoder.timing import Times, timed
 from dovetail_decoder.tokens import read_prompts
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator
 
@@ -141,7 +137,7 @@ class GeneratorTuner:
                 return Trial(spec, folder, why="not tried: the time is up", is_tried=False)
             try:
                 known = self._journal.record("folder", spec, **self._prepared(spec, folder, before))
-            except TimeUpError:  # of which no journal speaks
+            except ToolEndedError:  # of which no journal speaks
                 return Trial(spec, folder, why="not tried to the end: the time is up", is_tried=False)
         trial = Trial(spec, folder, why=known["why"])
         if known["status"] == "prepared":
@@ -158,9 +154,9 @@ class GeneratorTuner:
             self._compile(spec, folder)
             self._compile_seconds = self._compile_seconds or self._trying.elapsed - begun
             comparison = compared(self._source, read_folder(folder), self._judge, before, True)
-        except TimeUpError:
-            raise
         except DovetailError as error:
+            if isinstance(error, ToolEndedError) and error.is_late:
+                raise
             return {"status": "failed", "why": error.message, **nothing}
         return {
             "status": "prepared", "why": "", "kl": comparison.kl, "top1": comparison.top1,
@@ -172,20 +168,16 @@ class GeneratorTuner:
         """Compile in a separate process, whose crash affects only this candidate.
 
         Raises:
-            TimeUpError: It takes longer than it may.
-            DovetailError: It fails; the message is that of the process.
+            ToolEndedError: The process ends, or takes longer than it may.
+            DovetailError: It fails.
         """
         folder.parent.mkdir(parents=True, exist_ok=True)
-        words = [str(self._source.path), spec, str(self._data()), str(folder)]
-        with TemporaryFolder("compile") as place:
-            with (place / "said").open("wb") as said:
-                process = PythonProcess("dovetail_decoder.tuning", words, stdout=said, stderr=said)
-                share = max(_SHARE * self._trying.remaining, _LIKE_FIRST * self._compile_seconds)
-                remaining = self._trying.within(share).remaining
-                code = ended(process, None if remaining == float("inf") else remaining)
-            lines = (place / "said").read_text(errors="replace").strip().splitlines()
-        if code or not (folder / MANIFEST).is_file():
-            raise DovetailError(lines[-1] if lines else f"the compilation ended with {code}")
+        share = max(_SHARE * self._trying.remaining, _LIKE_FIRST * self._compile_seconds)
+        with Tool.start("dovetail_decoder.tuning", title="its process") as tool:
+            tool.ask(
+                "compile_candidate", self._trying.within(share).remaining, folder=str(self._source.path), spec=spec,
+                data=str(self._data()), output=str(folder),
+            )  # fmt: skip
 
     def _data(self) -> Path:
         """Return a file with the prompts that calibrate, one per row."""
@@ -230,8 +222,7 @@ class GeneratorTuner:
                     break
 
     def _turn(self, trial: Trial) -> Times:
-        left = self._deadline.remaining
-        limit = None if math.isinf(left) else max(left, _TURN)
+        limit = max(self._deadline.remaining, _TURN)
         return timed(read_folder(trial.folder), self._judge[0], trial.threads, self._streams, limit)
 
 
@@ -350,20 +341,10 @@ def _digest(parts: Iterator[bytes]) -> str:
     return found.hexdigest()
 
 
-def main(folder: str, spec: str, data: str, output: str) -> int:
-    """Compile one candidate; its accuracy is measured later, on other prompts."""
+def compile_candidate(folder: str, spec: str, data: str, output: str) -> None:
+    """Compile one candidate in this process, as the function of a worker; its accuracy is measured later."""
     import dovetail
 
     backend, _, runtime = spec.partition(_RUNTIME)
     request: dict[str, Any] = {KEYWORD: runtime} if runtime else {}
-    try:
-        dovetail.compile(folder, backend, data=Path(data), verify=False, **request).save(output)
-    except DovetailError as error:
-        print(error.message, file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    end_with_parent()
-    sys.exit(main(*sys.argv[1:]))
+    dovetail.compile(folder, backend, data=Path(data), verify=False, **request).save(output)

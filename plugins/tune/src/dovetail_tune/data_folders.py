@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +109,9 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         DovetailError: The file cannot be written.
     """
     try:
-        np.savez(path, **arrays)  # type: ignore[arg-type]  # the stub takes the names for its own parameters
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:  # `numpy.savez` has parameters, such as `file`
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, np.asarray(array), allow_pickle=False)
     except OSError as error:
         raise system_error(error, f"{path}: samples cannot be written") from None
