@@ -26,7 +26,7 @@ def test_an_error_is_a_message_in_a_notebook(cell, capsys, tmp_path, monkeypatch
     lines = capsys.readouterr().out.rstrip().splitlines()
     assert len(lines) <= 2, lines
     assert lines[0].partition(":")[0] in ("DovetailError", "GoalError", "UsageError")
-    assert not any("option_chain" in line or "Traceback" in line for line in lines)
+    assert not any("option_phases" in line or "Traceback" in line for line in lines)
 
 
 def test_options_that_wrap_nothing_are_not_among_the_calls():
