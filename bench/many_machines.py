@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import heapq
-import json
 import os
 import tempfile
 import time
@@ -47,7 +46,7 @@ def measured(nodes: int) -> dict[str, float]:
                 "data": None, "external": None, "backends": ["cpu-bf16"], "options": {},
             }  # fmt: skip
             before = _cpu(process._tool._process.pid) if number else 0.0  # it starts with its first job
-            process.ask(json.dumps(job))
+            process.ask(job)
             took.append(_cpu(process._tool._process.pid) - before)
         process.end()
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:

@@ -18,9 +18,10 @@ import pytest
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
 from dovetail_commands import folder_jobs
+from dovetail_commands.sent_tasks import LostError
 from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
-from dovetail_tune.answers import Answer, as_text
-from dovetail_tune.executor_pool import ExecutorPool, Executors, LostError
+from dovetail_tune.answers import Answer
+from dovetail_tune.executor_pool import ExecutorPool, Executors
 from dovetail_tune.tasks import greet, host_lock
 from dovetail_tune.worker_pool import RaceMeasurement, WorkerSettings
 
@@ -198,7 +199,7 @@ def test_a_task_whose_worker_is_lost_is_sent_again():
 
 
 def test_a_task_that_loses_every_worker_ends_the_tuning_and_says_how_to_go_on():
-    with pytest.raises(LostError, match="no machine does a task: ConnectionError: lost") as caught:
+    with pytest.raises(LostError, match="no machine finishes a task: ConnectionError: lost") as caught:
         ExecutorPool(Unreliable(*[ConnectionError("lost")] * 9), WorkerSettings())
     assert "--journal" in caught.value.hint
 
@@ -215,7 +216,7 @@ def test_an_answer_of_another_kind_of_machine_is_not_used():
     from dovetail_tune.race import RaceResult
 
     other, own = (
-        as_text(lambda processor, name: Answer({**HERE, "processor": processor}, {}, RaceResult(name), {}), *told)
+        json.dumps(Answer({**HERE, "processor": told[0]}, {}, RaceResult(told[1]), {}).as_dict())
         for told in (("another", "other"), (HERE["processor"], "own"))
     )
     pool = ExecutorPool(Unreliable(json.dumps([HERE, []]), other, own), WorkerSettings())

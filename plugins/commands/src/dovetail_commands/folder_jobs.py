@@ -23,7 +23,7 @@ from dovetail.text import pluralize
 
 from dovetail_commands.folder_model import ModelOutcome
 from dovetail_commands.folder_processes import in_process
-from dovetail_commands.sent_tasks import answers, check_lost
+from dovetail_commands.sent_tasks import answer_in, answers
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -179,13 +179,14 @@ def _outcome(text: str) -> ModelOutcome:
     """Return the outcome that an answer tells; one that is not valid is a failure of its model."""
     model = Path()
     try:
-        answer = json.loads(text)
-        check_lost(answer)
+        answer = answer_in(text)
         if "usage" in answer:
             raise UsageError(str(answer["usage"]), str(answer["hint"]))
-        if "error" in answer:
-            return ModelOutcome(model, "failed", str(answer["error"]), str(answer["hint"]))
         return ModelOutcome.from_dict(answer["outcome"])
+    except UsageError:
+        raise
+    except DovetailError as error:
+        return ModelOutcome(model, "failed", error.message, error.hint)
     except (ValueError, KeyError, TypeError) as error:
         return ModelOutcome(model, "failed", f"an answer that is not valid: {error!r}", "compile this model alone")
 

@@ -7,11 +7,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
 from dovetail.plugin import Tool
 
-from dovetail_commands.sent_tasks import failure_text
+from dovetail_commands.sent_tasks import as_text
+
+if TYPE_CHECKING:
+    from dovetail_commands.folder_worker import FolderJob
 
 _JOBS = 100  # of a process, so that nothing that engines leave behind adds up
 
@@ -28,8 +32,8 @@ class FolderProcess:
         self._tool = Tool.start("dovetail_commands.folder_worker", title="its process", hint="compile this model alone")
         self._plugins = self._tool.opened("begin", blocked=list(blocked))
 
-    def ask(self, text: str) -> str:
-        """Do a job, given as JSON; return the answer as JSON.
+    def ask(self, job: FolderJob) -> dict[str, Any]:
+        """Do a job, and return its answer.
 
         Raises:
             EngineError: The job fails, or the process ends.
@@ -37,7 +41,8 @@ class FolderProcess:
         if self._jobs and self._jobs % _JOBS == 0:
             self._tool.close()
         self._jobs += 1
-        return json.dumps(self._plugins.ask("compile_model", job=json.loads(text)))
+        answer: dict[str, Any] = self._plugins.ask("compile_model", job=job)
+        return answer
 
     def end(self) -> None:
         """End the process."""
@@ -73,11 +78,12 @@ _idle = _Idle()
 
 def in_process(text: str, blocked: Sequence[str]) -> str:
     """Do a job, given as JSON, in a process of its own; return what it answers, or how it ended, as JSON."""
-    try:
+
+    def work() -> dict[str, Any]:
         with _idle.process(blocked) as process:
-            return process.ask(text)
-    except Exception as error:
-        return failure_text(error)
+            return process.ask(json.loads(text))
+
+    return as_text(work)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Tasks of an executor: one whose machine is lost, or does not answer, is sent again, and given up after a few times.
 
-An answer is text. So is what goes wrong in a task: an exception would be unpickled here, which may fail, or run code.
+An answer is plain data as JSON. So is what goes wrong in a task: an exception would be unpickled here, which may fail,
+or run code.
 """
 
 from __future__ import annotations
@@ -11,20 +12,30 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail_onnx.files.parsing import Malformed, parse_json
 
 T = TypeVar("T")
 
-ATTEMPTS = 3  # of a task whose machine is lost
+_ATTEMPTS = 4  # of a task whose machine is lost
 _SILENCES = 2  # after which what runs is given up
 _VARIABLE = "DOVETAIL_TASK_TIMEOUT"
 _SECONDS = 1800.0  # without any answer, if that variable does not say another limit
+_WAY_OUT = "look at the workers, or do it without them; what is done stays done"
+
+
+class LostError(DovetailError):
+    """No machine finishes a task: the executor stopped, or every machine was lost."""
 
 
 class LostTask(Exception):
     """A task failed on its machine, which may be the machine's fault."""
+
+
+class InvalidAnswer(ValueError):
+    """The answer of a machine does not have the form that it must have."""
 
 
 def task_timeout() -> float:
@@ -43,33 +54,35 @@ def task_timeout() -> float:
     return seconds
 
 
-def failure_text(error: BaseException) -> str:
-    """Return what went wrong in a task as its answer; see `check_failure`."""
-    if isinstance(error, DovetailError):
+def as_text(work: Callable[..., Any], *arguments: object) -> str:
+    """Do a task on the machine that it was sent to; return what `work` does, or what goes wrong, as JSON."""
+    try:
+        return json.dumps(work(*arguments))
+    except DovetailError as error:
         return json.dumps({"error": error.message, "hint": error.hint})
-    return json.dumps({"lost": f"{type(error).__name__}: {error}"})
+    except Exception as error:
+        return json.dumps({"lost": f"{type(error).__name__}: {error}"})
 
 
-def check_lost(answer: object) -> None:
-    """Check that an answer does not tell of an exception on its machine.
-
-    Raises:
-        LostTask: It does; the task may succeed elsewhere.
-    """
-    if isinstance(answer, dict) and isinstance(answer.get("lost"), str):
-        raise LostTask(answer["lost"])
-
-
-def check_failure(answer: object) -> None:
-    """Check that an answer is not what `failure_text` returned.
+def answer_in(text: object) -> Any:
+    """Return the answer that `as_text` returned on another machine.
 
     Raises:
         DovetailError: The task failed because of what it was given.
         LostTask: It failed otherwise, and may succeed elsewhere.
+        InvalidAnswer: It is not JSON.
     """
-    check_lost(answer)
-    if isinstance(answer, dict) and isinstance(answer.get("error"), str):
-        raise DovetailError(answer["error"], str(answer.get("hint", "")))
+    if not isinstance(text, str):
+        raise InvalidAnswer(f"it is no text, but {type(text).__name__}")
+    try:
+        found = parse_json(text)
+    except Malformed as error:
+        raise InvalidAnswer(str(error)) from None
+    if isinstance(found, dict) and isinstance(found.get("lost"), str):
+        raise LostTask(found["lost"])
+    if isinstance(found, dict) and isinstance(found.get("error"), str):
+        raise DovetailError(found["error"], str(found.get("hint", "")))
+    return found
 
 
 def answers(
@@ -78,8 +91,12 @@ def answers(
     read: Callable[[str], T],
     give_up: Callable[[int, str], T] | None = None,
     timeout: float | None = None,
+    *,
+    left: Callable[[], float] = lambda: math.inf,
+    resent: Callable[[BaseException], None] = lambda _: None,
+    way_out: str = _WAY_OUT,
 ) -> Iterator[tuple[int, T]]:
-    """Yield the answers of tasks with their numbers, as they come.
+    """Send tasks, and return an iterator over their answers with their numbers, as they come.
 
     Args:
         number: How many tasks there are.
@@ -88,60 +105,69 @@ def answers(
         give_up: Returns the answer of a task that no machine finishes, by its number and the reason. Without it, that
             is an error.
         timeout: Seconds without any answer after which what runs is sent again; by default `task_timeout`.
+        left: Returns the seconds until the answers come too late.
+        resent: Told why a task is sent again.
+        way_out: The hint of errors.
 
     Raises:
-        DovetailError: A task fails, the executor takes no task, or no machine finishes one.
+        LostError: The executor takes no task, or, from the iterator, stops, or no machine finishes a task.
+        DovetailError: From the iterator: a task fails.
+        TimeoutError: From the iterator: no time is left.
     """
-    timeout, silences = task_timeout() if timeout is None else timeout, 0
-    attempts = dict.fromkeys(range(number), 1)
-    running = {_sent(send, one): one for one in range(number)}
-    waiting = set(range(number))
+    timeout = task_timeout() if timeout is None else timeout
+
+    def sent(one: int) -> Future[str]:
+        try:
+            return send(one)
+        except RuntimeError as error:  # it was shut down, or is broken
+            raise LostError(f"the executor takes no task: {error}", way_out) from error
 
     def lost(one: int, why: str, cause: BaseException | None = None) -> T:
         waiting.discard(one)
         if give_up is None:
-            raise DovetailError(f"no machine finishes a task: {why}", _WAY_OUT) from cause
+            raise LostError(f"no machine finishes a task: {why}", way_out) from cause
         return give_up(one, why)
 
-    try:
-        while waiting:
-            finished = wait(running, None if math.isinf(timeout) else timeout, FIRST_COMPLETED).done
-            silences = 0 if finished else silences + 1
-            if silences >= _SILENCES:
-                why = f"no answer within {silences * timeout:g} s ({_VARIABLE} sets the limit)"
-                yield from [(one, lost(one, why)) for one in sorted(waiting)]
-            elif silences:  # who is late may still answer, and the first answer counts
-                running |= {_sent(send, one): one for one in sorted(waiting)}
-            for future in finished:
-                one = running.pop(future)
-                if one not in waiting:
-                    continue
-                try:
-                    answer = read(future.result(0))
-                except BrokenExecutor as error:
-                    raise DovetailError(f"the executor stopped: {error}", _WAY_OUT) from error
-                except (DovetailError, KeyboardInterrupt):
-                    raise
-                except (Exception, CancelledError) as error:
-                    attempts[one] += 1
-                    if attempts[one] <= ATTEMPTS:
-                        running[_sent(send, one)] = one
+    def received() -> Iterator[tuple[int, T]]:
+        silences = 0
+        try:
+            while waiting:
+                limit = min(timeout, max(left(), 0.0))
+                finished = wait(running, None if math.isinf(limit) else limit, FIRST_COMPLETED).done
+                if not finished and limit < timeout:
+                    raise TimeoutError
+                silences = 0 if finished else silences + 1
+                if silences >= _SILENCES:
+                    why = f"no answer within {silences * timeout:g} s ({_VARIABLE} sets the limit)"
+                    yield from [(one, lost(one, why)) for one in sorted(waiting)]
+                elif silences:  # who is late may still answer, and the first answer counts
+                    running.update({sent(one): one for one in sorted(waiting)})
+                for future in finished:
+                    one = running.pop(future)
+                    if one not in waiting:
                         continue
-                    why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
-                    answer = lost(one, why, error)
-                waiting.discard(one)
-                yield one, answer
-    finally:
-        for future in running:
-            with contextlib.suppress(Exception):
-                future.cancel()
+                    try:
+                        answer = read(future.result(0))
+                    except BrokenExecutor as error:
+                        raise LostError(f"the executor stopped: {error}", way_out) from error
+                    except (DovetailError, KeyboardInterrupt):
+                        raise
+                    except (Exception, CancelledError) as error:
+                        resent(error)
+                        attempts[one] += 1
+                        if attempts[one] <= _ATTEMPTS:
+                            running[sent(one)] = one
+                            continue
+                        why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
+                        answer = lost(one, why, error)
+                    waiting.discard(one)
+                    yield one, answer
+        finally:
+            for future in running:
+                with contextlib.suppress(Exception):
+                    future.cancel()
 
-
-def _sent(send: Callable[[int], Future[str]], number: int) -> Future[str]:
-    try:
-        return send(number)
-    except RuntimeError as error:  # it was shut down, or is broken
-        raise DovetailError(f"the executor takes no task: {error}", _WAY_OUT) from error
-
-
-_WAY_OUT = "look at the workers, or do it without them; what is done stays done"
+    attempts = dict.fromkeys(range(number), 1)
+    waiting = set(range(number))
+    running = {sent(one): one for one in range(number)}
+    return received()

@@ -149,6 +149,6 @@ def measure(
     prefill, speed = _timed(chain, given[0])
     found: dict[str, Any] = {"prefill_ms": prefill, "tokens_per_second": speed, "memory": _memory()}
     found["surprise"] = surprise_of(chain, given)
-    wanted: Sequence[np.ndarray | None] = following or [None] * len(given)
+    wanted = [None] * len(given) if following is None else following
     pairs = [answers_of(chain, prompt, ids) for prompt, ids in zip(given, wanted, strict=True)]
     return {**found, "answers": [answer for answer, _ in pairs], "scores": [scores for _, scores in pairs]}

@@ -93,12 +93,10 @@ def _answer(text: object) -> Any:
         LostTask: Its machine failed.
         DovetailError: Its work failed, or the answer is not valid.
     """
-    from dovetail_commands.sent_tasks import check_failure
+    from dovetail_commands.sent_tasks import answer_in
 
     try:
-        found = json.loads(str(text))
-        check_failure(found)
-        return found["answer"]
+        return answer_in(text)["answer"]
     except (ValueError, KeyError, TypeError) as error:
         why = f"a worker gives an answer that is not valid: {error!r}"
     raise DovetailError(why, "compile without a cluster")
@@ -106,13 +104,10 @@ def _answer(text: object) -> Any:
 
 def answering(work: Callable[[], Any]) -> str:
     """Return the answer of a worker as JSON: what `work` returns, or what went wrong."""
-    from dovetail_commands.sent_tasks import failure_text
+    from dovetail_commands.sent_tasks import as_text
 
-    try:
-        with keeping_freed_memory():
-            return json.dumps({"answer": work()})
-    except Exception as error:
-        return failure_text(error)
+    with keeping_freed_memory():
+        return as_text(lambda: {"answer": work()})
 
 
 _CURRENT: ContextVar[DataWorkers | None] = ContextVar("dovetail-data-workers", default=None)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail_commands.sent_tasks import check_failure, failure_text
-from dovetail_onnx.files.parsing import Malformed, parse_json
+from dovetail_commands.sent_tasks import InvalidAnswer, answer_in
 
 from dovetail_tune.outside_data import (
     SIZE,
@@ -44,10 +42,6 @@ _FOUND: Mapping[str, Form] = {
 _ANSWER = Fields({"machine": _MACHINE, "found": MapOf(Fields({})), "race": Race(), "failed": MapOf(Text())})
 
 
-class InvalidAnswer(ValueError):
-    """What a machine sent has not the form of an answer."""
-
-
 @dataclass
 class Answer:
     """The answer of a task.
@@ -64,16 +58,9 @@ class Answer:
     race: RaceResult = field(default_factory=RaceResult)
     failed: dict[str, str] = field(default_factory=dict)
 
-
-def as_text(task: Callable[..., Any], *arguments: object) -> str:
-    """Do a task on the machine that it was sent to, and return its answer, or its error, as JSON."""
-    try:
-        found = task(*arguments)
-    except Exception as error:
-        return failure_text(error)
-    if isinstance(found, Answer):
-        found = {**vars(found), "machine": dict(found.machine), "race": found.race.as_dict()}
-    return json.dumps(found)
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, which `answer_of` reads."""
+        return {**vars(self), "machine": dict(self.machine), "race": self.race.as_dict()}
 
 
 def greeting_of(text: object) -> tuple[dict[str, str], list[str]]:
@@ -113,13 +100,7 @@ def answer_of(text: object, kinds: Mapping[str, str]) -> Answer:
 
 
 def _read(text: object, form: Form) -> Any:
-    if not isinstance(text, str):
-        raise InvalidAnswer(f"it is no text, but {type(text).__name__}")
-    try:
-        data = parse_json(text)
-    except Malformed as error:
-        raise InvalidAnswer(str(error)) from None
-    check_failure(data)
+    data = answer_in(text)
     if why := form.problem(data):
         raise InvalidAnswer(why)
     return data

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError
 from dovetail.text import pluralize
 from dovetail_commands.folder_jobs import asked, cluster_client
-from dovetail_commands.sent_tasks import LostTask
+from dovetail_commands.sent_tasks import InvalidAnswer, LostTask, as_text
 from dovetail_runtime.machine import difference
 
-from dovetail_tune.answers import InvalidAnswer, as_text, greeting_of
+from dovetail_tune.answers import greeting_of
 from dovetail_tune.executor_pool import Executors
 from dovetail_tune.tasks import greet
 from dovetail_tune.worker_pool import WorkerSettings

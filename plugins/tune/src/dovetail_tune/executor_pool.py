@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import sys
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from dovetail.errors import DovetailError
-from dovetail_commands.sent_tasks import LostTask, task_timeout
+from dovetail_commands.sent_tasks import InvalidAnswer, answers, as_text
 from dovetail_runtime.machine import difference
 
-from dovetail_tune.answers import Answer, InvalidAnswer, answer_of, as_text, greeting_of
+from dovetail_tune.answers import Answer, answer_of, greeting_of
 from dovetail_tune.deadline import Deadline
 from dovetail_tune.tasks import greet, measure, prepare
 from dovetail_tune.worker_pool import Job, Pending, RaceMeasurement, WorkerPool, WorkerSettings
 
-_ATTEMPTS = 4  # of a task whose worker is lost, or that ran on a machine of another kind
-_SILENCES = 2  # after which a task without an answer is given up
+T = TypeVar("T")
+
 _GRACE = 10.0  # seconds beyond a task's own limit, in which its answer arrives
 
 
@@ -40,8 +38,8 @@ class Executors:
     notes: tuple[str, ...] = ()
 
 
-class LostError(DovetailError):
-    """No machine answered: the executor stopped, or lost the worker of a task several times."""
+class _OtherMachine(Exception):
+    """An answer is that of another kind of machine."""
 
 
 class ExecutorPool(WorkerPool):
@@ -61,11 +59,11 @@ class ExecutorPool(WorkerPool):
         super().__init__(settings, {})
         self._executors = executors if isinstance(executors, Executors) else Executors(executors, executors)
         self.notes += self._executors.notes
-        self.machine = _Task(self, self._executors.timing, greeting_of, greet, ()).result(None)[0]
+        self.machine = self._sent(self._executors.timing, greeting_of, greet, ())()[0]
 
     def check_paths(self, paths: Sequence[str]) -> None:
         """See `WorkerPool`."""
-        _, missing = _Task(self, self._executors.preparing, greeting_of, greet, tuple(paths)).result(None)
+        _, missing = self._sent(self._executors.preparing, greeting_of, greet, tuple(paths))()
         if missing:
             raise DovetailError(
                 f"the executor's machines do not see {missing[0]}",
@@ -74,9 +72,9 @@ class ExecutorPool(WorkerPool):
 
     def prepare(self, job: Job, deadline: Deadline) -> Pending:
         """See `WorkerPool`. Every result is saved, also one that another candidate has, as both may begin at once."""
-        read = partial(answer_of, kinds={"": job["job"]})
-        task = _Task(self, self._executors.preparing, read, prepare, {**job, "known": []}, deadline.remaining)
-        return partial(task.result, deadline)
+        read = self._reader({"": job["job"]})
+        task = prepare, {**job, "known": []}, deadline.remaining
+        return self._sent(self._executors.preparing, read, *task, deadline=deadline)
 
     def measure(
         self, measurement: RaceMeasurement, deadline: Deadline, progress: Callable[[int], None] = lambda _: None
@@ -84,79 +82,46 @@ class ExecutorPool(WorkerPool):
         """See `WorkerPool`."""
         progress(0)  # rounds are not known until the answer comes
         executor = self._executors.timing if measurement.rounds else self._executors.preparing
-        read = partial(answer_of, kinds={name: job["job"] for name, job in measurement.jobs.items()})
+        read = self._reader({name: job["job"] for name, job in measurement.jobs.items()})
         deadline = deadline if measurement.limit is None else Deadline(measurement.limit)
-        return partial(_Task(self, executor, read, measure, measurement, deadline.remaining).result, deadline)
+        return self._sent(executor, read, measure, measurement, deadline.remaining, deadline=deadline)
 
+    def _reader(self, kinds: Mapping[str, str]) -> Callable[[object], Answer]:
+        """Return what reads the answer of a task, by the kinds of its jobs, and refuses that of another machine."""
 
-class _Task:
-    """A task that was sent, and is sent again if its worker is lost, or its answer is not valid."""
+        def read(text: object) -> Answer:
+            answer = answer_of(text, kinds)
+            if why := difference(answer.machine, self.machine):
+                raise _OtherMachine(why)
+            return answer
 
-    def __init__(
+        return read
+
+    def _sent(
         self,
-        pool: ExecutorPool,
         executor: Executor,
-        read: Callable[[object], Any],
+        read: Callable[[object], T],
         task: Callable[..., Any],
         *arguments: object,
-    ):
-        self._pool, self._executor, self._read = pool, executor, read
-        self._task, self._arguments = task, (pool.settings, *arguments)
-        self._future = self._sent()
+        deadline: Deadline | None = None,
+    ) -> Callable[[], T]:
+        """Send a task, and return what waits for its answer."""
 
-    def result(self, deadline: Deadline | None) -> Any:
-        """Wait for the answer.
+        def left() -> float:
+            return math.inf if deadline is None else deadline.budget + _GRACE - deadline.elapsed
 
-        Raises:
-            LostError: The executor stopped, or lost the worker every time.
-            TimeoutError: The deadline is over.
-        """
-        why, silences = "", 0
-        for attempt in range(_ATTEMPTS):
-            silence, left = task_timeout(), math.inf
-            if deadline is not None and deadline.remaining < math.inf:
-                left = max(0.0, deadline.budget + _GRACE - deadline.elapsed)
-            limit = min(silence, left)
-            begun = time.monotonic()
-            try:
-                answer = self._read(self._future.result(limit))
-                why = difference(answer.machine, self._pool.machine) if isinstance(answer, Answer) else ""
-                if not why:
-                    return answer
-                self._note(f"an answer of {why} is not used")
-            except BrokenExecutor as error:
-                raise LostError(f"the executor stopped: {error}", _RESUME) from error
-            except TimeoutError:
-                if time.monotonic() - begun >= limit:
-                    self._future.cancel()
-                    if left <= silence:
-                        raise
-                    why, silences = f"no answer within {silence:g} s", silences + 1
-                    if silences == _SILENCES:
-                        break
-                else:
-                    why = "it timed out"
-            except DovetailError:
-                raise
-            except InvalidAnswer as error:
-                why = f"its answer is not valid: {error}"
-                self._note(f"an answer that is not valid is not used: {error}")
-            except (Exception, CancelledError) as error:
-                why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
-                self._note("a worker was lost, and its task was sent again")
-            if attempt + 1 < _ATTEMPTS:
-                self._future = self._sent()
-        raise LostError(f"no machine does a task: {why}", _RESUME)
+        found = answers(
+            1, lambda _: executor.submit(as_text, task, self.settings, *arguments), read,
+            left=left, resent=self._note, way_out="with the same --journal FOLDER, another start resumes",
+        )  # fmt: skip
+        return lambda: next(found)[1]
 
-    def _sent(self) -> Future[Any]:
-        try:
-            return self._executor.submit(as_text, self._task, *self._arguments)
-        except RuntimeError as error:  # it was shut down, or is broken
-            raise LostError(f"the executor takes no task: {error}", _RESUME) from error
-
-    def _note(self, text: str) -> None:
-        if text not in self._pool.notes:
-            self._pool.notes.append(text)
-
-
-_RESUME = "with the same --journal FOLDER, another start resumes"
+    def _note(self, error: BaseException) -> None:
+        """Note why a task is sent again, once for each reason."""
+        text = "a worker was lost, and its task was sent again"
+        if isinstance(error, _OtherMachine):
+            text = f"an answer of {error} is not used"
+        elif isinstance(error, InvalidAnswer):
+            text = f"an answer that is not valid is not used: {error}"
+        if text not in self.notes:
+            self.notes.append(text)

@@ -33,8 +33,8 @@ def greet(settings: WorkerSettings, paths: Sequence[str]) -> tuple[dict[str, str
     return fingerprint(settings.distributions), [path for path in paths if not Path(path).exists()]
 
 
-def prepare(settings: WorkerSettings, job: Job, limit: float) -> Answer:
-    """Do a `prepare` job in a process of its own, beside those of other candidates.
+def prepare(settings: WorkerSettings, job: Job, limit: float) -> dict[str, Any]:
+    """Do a `prepare` job in a process of its own, beside those of other candidates; return its `Answer` as plain data.
 
     Args:
         settings: What is known about the tuning.
@@ -47,11 +47,11 @@ def prepare(settings: WorkerSettings, job: Job, limit: float) -> Answer:
             answer.found[""] = worker.ask(dict(job), limit)
         except EngineError as error:
             answer.failed[""] = error.message
-    return answer
+    return answer.as_dict()
 
 
-def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float) -> Answer:
-    """Load or compile results in a process each, and time them, with nothing beside them on the machine.
+def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float) -> dict[str, Any]:
+    """Load or compile results in a process each, and time them alone on the machine; return the `Answer` as plain data.
 
     Args:
         settings: What is known about the tuning.
@@ -67,7 +67,7 @@ def measure(settings: WorkerSettings, measurement: RaceMeasurement, limit: float
 
         answer = timed(measurement, settings.callers, do, deadline)
     answer.machine = fingerprint(settings.distributions)
-    return answer
+    return answer.as_dict()
 
 
 def timed(
