@@ -55,7 +55,10 @@ def compiled(zoo, output, executor):
     return [(one.model, one.status, one.accuracy) for one in outcomes], files(output)
 
 
-def test_processes_give_what_one_process_gives(dovetail, zoo, expected, tmp_path):
+def test_processes_give_what_one_process_gives(dovetail, zoo, expected, tmp_path, monkeypatch):
+    with monkeypatch.context() as elsewhere:
+        elsewhere.chdir(zoo)
+        in_process("{}", ())  # leaves a process, whose current folder is another one
     with processes(2) as executor:
         assert compiled(zoo, tmp_path / "beside", executor) == expected
     done = dovetail("compile", zoo, "--backend", "cpu-bf16", "--data", zoo, "--jobs", "2", "-o", "out")
@@ -96,11 +99,10 @@ def children():
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are listed in /proc")
 def test_a_process_that_ends_costs_its_model_and_is_replaced(zoo):
-    with processes(1):
-        pass  # ends processes that another test left
-    others, job = children(), {"folder": str(zoo), "model": "net.onnx", "backends": ["cpu-bf16"], "options": {}}
+    job = {"folder": str(zoo), "model": "net.onnx", "backends": ["cpu-bf16"], "options": {}}
     text = json.dumps({**job, "output": None, "data": None, "external": None})
     with processes(1) as executor:
+        others = children()
         asked = executor.submit(in_process, text, ())
         end = time.monotonic() + 60
         while not (started := children() - others) and time.monotonic() < end:

@@ -54,6 +54,12 @@ def test_no_other_module_starts_a_process():
     assert {name: lines for name, lines in found.items() if lines} == {}, f"start it with {ONE_PLACE.name}"
 
 
+def test_what_runs_in_another_process_is_a_worker_of_a_tool():
+    """`demo` runs the command itself, as its reader would."""
+    using = {path.name for path in SOURCES if "PythonProcess" in path.read_text(encoding="utf-8")}
+    assert using == {"tool.py", "demo.py"}
+
+
 @pytest.mark.parametrize(
     "text",
     ["import subprocess", "from multiprocessing import Pool", "import os\nos.system('x')", "os.execvp('a', [])",

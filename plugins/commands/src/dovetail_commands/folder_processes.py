@@ -95,6 +95,7 @@ def processes(jobs: int) -> Iterator[Executor]:
     """
     if jobs < 1:
         raise UsageError(f"--jobs {jobs}: a number from 1 is expected")
+    _idle.end()  # those that began in another folder or environment
     try:
         with ThreadPoolExecutor(jobs) as executor:  # each thread waits for a process
             yield executor
