@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -30,7 +29,6 @@ from dovetail.plugin.loading import (
     foreign_output,
     make_engine,
 )
-from dovetail_schemas import FileBackend
 
 from dovetail_runtime.foreign_programs import refuse_programs
 from dovetail_runtime.guarded_session import GuardedSession
@@ -262,7 +260,6 @@ def engines_of(
     """
     found, lacking = {}, {}
     for backend in backends:
-        _offer_environments(backend, registry)
         engines: list[GuardedEngine] = []
         missing: dict[str, str] = {}
         for name in backend.engines:
@@ -288,26 +285,6 @@ def engines_of(
             way = "install the distribution that brings one; --target-only compiles without it"
             raise DovetailError(f"backend '{name}' has no engine here ({why})", way)
     return found
-
-
-def _offer_environments(backend: Backend, registry: Registry) -> None:
-    """Name the environments of a backend's file for its engines.
-
-    Raises:
-        DovetailError: The file is not that of an installed distribution: what it names would be run.
-    """
-    places = backend.environments if isinstance(backend, FileBackend) else {}
-    owner = registry.backend.entry(backend.name).owner if backend.name in registry.backend else ""
-    if places and os.path.isabs(owner):  # a file that was named by its path, possibly by a foreign plan
-        name, place = next(iter(places.items()))
-        raise DovetailError(
-            f"{owner}: `environments` names {place}, which a file that is not installed may not have run",
-            f"--engine-env {name}={place} names it, or install the file with a distribution",
-        )
-    if places:
-        from dovetail_commands import offer_environments
-
-        offer_environments(places)
 
 
 def engines_in(ctx: Context) -> Engines:

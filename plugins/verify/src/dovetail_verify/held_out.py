@@ -69,7 +69,7 @@ class HeldOut:
         from dovetail_verify.parts import compared
 
         job = self._job
-        found = compared(job.original, compiled, self.judgment, job.request.seed, shapes, job.progress, job.ctx)
+        found = compared(job.original, compiled, self.judgment, shapes, job.progress, job.ctx)
         if any(node.backend != HOST for node in compiled.plan.nodes):
             found.held_back = self.split.text
         return found

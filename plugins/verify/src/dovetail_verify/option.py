@@ -299,8 +299,7 @@ def _compared(job: CompileJob, compiled: CompiledModel, held_out: HeldOut | None
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
         if held_out is not None:
             return held_out.judged(compiled, shapes)
-        data, seed = job.request.data, job.request.seed
-        return compared(job.original, compiled, data, seed, shapes, job.progress, job.ctx)
+        return compared(job.original, compiled, job.request.data, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
 

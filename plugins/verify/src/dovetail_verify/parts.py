@@ -35,10 +35,10 @@ def compared(
     original: Model,
     result: CompiledModel | Model,
     data: object,
-    seed: int,
     shapes: Mapping[str, Sequence[int]] | None,
     progress: Progress | None,
     ctx: Context,
+    seed: int = 0,
 ) -> OutputVerification:
     """Compare a result with its original on data, beside each other if there are workers, or on random inputs."""
     from dovetail.plugin import CompiledModel
