@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 500  # characters of an engine's message
+_BRINGS = {"kernels": "pip install dovetail-kernels"}
+"""What brings an engine that backends of other distributions name."""
 
 
 class GuardedEngine:
@@ -258,11 +260,13 @@ def engines_of(
     Raises:
         DovetailError: A backend has no engines, and none stands in.
     """
-    found, lacking = {}, {}
+    found, lacking, ways = {}, {}, {}
     for backend in backends:
         engines: list[GuardedEngine] = []
         missing: dict[str, str] = {}
         for name in backend.engines:
+            if backend.name == HOST and name not in registry.engine:
+                continue  # the host names engines that it has where their distribution is installed
             owner = registry.engine.entry(name).owner if name in registry.engine else ""
             try:
                 engine = make_engine(registry, name)
@@ -277,13 +281,16 @@ def engines_of(
             lacking[backend.name] = (
                 "; ".join(f"{name}: {why}" for name, why in missing.items()) or "its file names none"
             )
+            ways[backend.name] = next((_BRINGS[name] for name in missing if name in _BRINGS), "")
     if lacking and target_only():
         for name in lacking:
             found[name] += [engine.standing_in() for engine in found.get(HOST, ())]
     for name, why in lacking.items():
         if not found[name]:
-            way = "install the distribution that brings one; --target-only compiles without it"
-            raise DovetailError(f"backend '{name}' has no engine here ({why})", way)
+            way = ways[name] or "install the distribution that brings one"
+            raise DovetailError(
+                f"backend '{name}' has no engine here ({why})", f"{way}; --target-only compiles without it"
+            )
     return found
 
 
