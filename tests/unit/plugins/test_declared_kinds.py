@@ -72,6 +72,5 @@ def test_without_dovetail_kernels_everything_else_works(without_kernels, with_ba
 
 
 def test_a_backend_that_consists_of_kernels_says_what_to_install(without_kernels, with_backend):
-    with pytest.raises(DovetailError, match="backend 'npu' has no engine here") as raised:
+    with pytest.raises(DovetailError, match="backend 'npu' has no engine here .*`pip install dovetail-kernels`"):
         dovetail.compile(onnx.parser.parse_model(MODEL), "npu", plugins=with_backend(NPU))
-    assert "pip install dovetail-kernels" in raised.value.hint

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 500  # characters of an engine's message
-_BRINGS = {"kernels": "pip install dovetail-kernels"}
-"""What brings an engine that backends of other distributions name."""
+_BRINGS = {"kernels": "; `pip install dovetail-kernels` brings it"}
+"""How to get an engine that backends of other distributions name."""
 
 
 class GuardedEngine:
@@ -260,7 +260,7 @@ def engines_of(
     Raises:
         DovetailError: A backend has no engines, and none stands in.
     """
-    found, lacking, ways = {}, {}, {}
+    found, lacking = {}, {}
     for backend in backends:
         engines: list[GuardedEngine] = []
         missing: dict[str, str] = {}
@@ -273,7 +273,8 @@ def engines_of(
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                missing[name] = str(error).partition(chr(10))[0] or type(error).__name__
+                why = str(error).partition(chr(10))[0] or type(error).__name__
+                missing[name] = why + (_BRINGS.get(name, "") if name not in registry.engine else "")
                 engine = UnimportableEngine(name, missing[name])
             engines.append(GuardedEngine(engine, owner, backend.chosen))
         found[backend.name] = engines if len(missing) < len(engines) else []
@@ -281,16 +282,13 @@ def engines_of(
             lacking[backend.name] = (
                 "; ".join(f"{name}: {why}" for name, why in missing.items()) or "its file names none"
             )
-            ways[backend.name] = next((_BRINGS[name] for name in missing if name in _BRINGS), "")
     if lacking and target_only():
         for name in lacking:
             found[name] += [engine.standing_in() for engine in found.get(HOST, ())]
     for name, why in lacking.items():
         if not found[name]:
-            way = ways[name] or "install the distribution that brings one"
-            raise DovetailError(
-                f"backend '{name}' has no engine here ({why})", f"{way}; --target-only compiles without it"
-            )
+            way = "install the distribution that brings one; --target-only compiles without it"
+            raise DovetailError(f"backend '{name}' has no engine here ({why})", way)
     return found
 
 
