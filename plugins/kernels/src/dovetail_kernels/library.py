@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.plugin import Registry
+    from dovetail.plugin.loading import Registration
 
     from dovetail_kernels.operator_files.entries import OperatorEntry
 
@@ -164,16 +165,12 @@ def function_of(node: ir.Node, entry: OperatorEntry | None) -> str:
 
 def kernels_of(registry: Registry) -> KernelLibrary:
     """Collect the registered kernels in a library; one that does not load is left out with a warning."""
-    entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
-    others = (*registry.operators.entries, *registry.device_memory.entries)
-    return _library(
-        entries, tuple((entry.name, entry.target, entry.owner) for entry in others), UncomparedRegistry(registry)
-    )
+    entries = (*registry.kernel.entries, *registry.operators.entries, *registry.device_memory.entries)
+    return _library(entries, UncomparedRegistry(registry))
 
 
 @lru_cache(maxsize=8)
-def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: UncomparedRegistry) -> KernelLibrary:
-    del others  # only part of the cache key
+def _library(entries: tuple[Registration, ...], ignored: UncomparedRegistry) -> KernelLibrary:
     registry = ignored.registry
     memories = {name: _memory(registry, name) for name in registry.device_memory}
     library = KernelLibrary(library_of(registry), memories=memories)

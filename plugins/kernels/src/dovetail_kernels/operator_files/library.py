@@ -18,6 +18,7 @@ from dovetail_kernels.operator_files.schemas import schema_of
 if TYPE_CHECKING:
     import onnx
     from dovetail.plugin import Registry
+    from dovetail.plugin.loading import Registration
     from dovetail_schemas import OperatorFacts
 
 
@@ -152,8 +153,7 @@ def library_of(registry: Registry) -> OperatorLibrary:
     Raises:
         DovetailError: Two distributions define the same operator.
     """
-    entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.table("operators").entries)
-    return _library(entries, UncomparedRegistry(registry))
+    return _library(tuple(registry.table("operators").entries), UncomparedRegistry(registry))
 
 
 class UncomparedRegistry:
@@ -170,9 +170,8 @@ class UncomparedRegistry:
 
 
 @lru_cache(maxsize=8)
-def _library(entries: tuple[tuple[str, str, str], ...], ignored: UncomparedRegistry) -> OperatorLibrary:
-    library = OperatorLibrary()
-    table, owners = ignored.registry.table("operators"), {name: owner for name, _, owner in entries}
+def _library(entries: tuple[Registration, ...], ignored: UncomparedRegistry) -> OperatorLibrary:
+    library, table = OperatorLibrary(), ignored.registry.table("operators")
     for name, file in table.usable(lambda name: read_operators(table[name], name)).items():
-        library.enter(file, owners[name])
+        library.enter(file, table.entry(name).owner)
     return library
