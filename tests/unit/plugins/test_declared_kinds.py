@@ -38,14 +38,14 @@ def test_without_the_distribution_the_kind_is_unknown_and_its_table_empty(instal
 
 @pytest.mark.parametrize(("kind", "form"), [("engine", "code"), ("tables", "code"), ("a b", "code"), ("brick", "text")])
 def test_names_that_are_taken_and_other_forms_are_errors(kind, form):
-    with pytest.raises(DovetailError, match=f"cannot declare the kind '{kind}' of '{form}'"):
+    with pytest.raises(DovetailError, match=f"the kind '{kind}' of the form '{form}' cannot be declared"):
         Registry().declare(kind, form)
 
 
 def test_a_plugin_with_such_a_declaration_is_at_fault(install):
     text = DECLARING.replace('"brick"', '"engine"')
     install("walls", {"walls": "brick_walls"}, {"brick_walls.py": text})
-    with pytest.warns(PluginWarning, match="walls.*cannot declare the kind 'engine'"):
+    with pytest.warns(PluginWarning, match="walls.*the kind 'engine' of the form 'code' cannot be declared"):
         assert load_plugins().broken
 
 

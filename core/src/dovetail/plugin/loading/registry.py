@@ -286,7 +286,10 @@ class Registry:
             DovetailError: The name is taken, or the form is another one.
         """
         if form not in FORMS or not kind.isidentifier() or kind.startswith("_") or kind in dir(self):
-            raise DovetailError(f"cannot declare the kind {kind!r} of {form!r}: a new name and {' or '.join(FORMS)}")
+            raise DovetailError(
+                f"the kind {kind!r} of the form {form!r} cannot be declared",
+                f"give it a name that no kind has, and one of the forms {', '.join(FORMS)}",
+            )
         setattr(self, kind, Table(kind, FORMS[form], self))
 
     def table(self, kind: str) -> Table:
