@@ -51,7 +51,7 @@ def measured(
         how = {"verify": False, "refine": "none", "try_engines": False}
         compiled = dovetail.compile(model, "cpu-int8", data=str(data), executor=address, **how)
     else:
-        how = {"min_snr": goal, "compare_floats": False}
+        how = {"min_snr": goal}
         compiled = dovetail.compile(model, "cpu-bf16", data=str(data), executor=address, **how)
     seconds, here = time.perf_counter() - start, time.process_time() - here
     after = client.run(time.process_time) if client is not None else {}

@@ -33,7 +33,7 @@ from trained_nets.wheels import Wheels
 BY_NAME = {net.name: net for net in TRAINED}
 DECIBELS, GOOD_ENOUGH, TURNS = 1.0, 45.0, 15
 OURS = "ours"
-DECISIONS = ("costly-nodes", "better-scales", "least-accuracy", "floats-instead", "source-integers")
+DECISIONS = ("costly-nodes", "better-scales")
 
 
 def in_openvino(path: Path) -> candidates.Run:

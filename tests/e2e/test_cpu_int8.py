@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("int8") / "out"
     images = np.load(DIGITS / "test.npz")["image"]
     np.savez(out.with_name("data.npz"), image=images[:64])
-    arguments = ["--backend", "cpu-int8", "--all-integers", "--data", str(out.with_name("data.npz")), "-o", str(out)]
+    arguments = ["--backend", "cpu-int8", "--data", str(out.with_name("data.npz")), "-o", str(out)]
     assert main(["compile", str(DIGITS / "digits.onnx"), *arguments]) == 0
     return out
 

@@ -40,7 +40,7 @@ def test_frozen_they_are_weights_like_others():
 
 @pytest.mark.parametrize("backend", ["cpu-int8", "bpu-int8"])
 def test_a_weight_that_needs_a_scale_is_an_error_that_names_the_option_first(backend):
-    request = {"data": {"x": X}, "pins": f"product={backend}"} | ({"all_integers": True} if "cpu" in backend else {})
+    request = {"data": {"x": X}, "pins": f"product={backend}"}
     with pytest.raises(DovetailError) as caught:
         dovetail.compile(open_text(MODEL, "model"), backend, **request)
     assert "'w'" in caught.value.message and "--freeze-inputs makes it a constant" in caught.value.message

@@ -62,9 +62,7 @@ def test_its_file_is_checked(with_vendor):
 @pytest.mark.generated
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8", "gpu-fp16", "ppl-int8:strategy=conservative", "bpu-int8"])
 def test_a_model_is_compiled_verified_and_run(with_vendor, tmp_path, backend):
-    said = with_vendor(
-        "compile", "net.txt", "--backend", backend, "--all-integers", "--data", "data", "-o", "out", "--json"
-    )
+    said = with_vendor("compile", "net.txt", "--backend", backend, "--data", "data", "-o", "out", "--json")
     document = json.loads(said)
     outputs = {one["name"]: one["snr_db"] for one in document["verification"]["outputs"]}
     assert outputs["swapped"] in (None, "inf") and outputs["seen"] > 25

@@ -34,7 +34,7 @@ def dense(tmp_path, monkeypatch):
 
 def compile_(*more, backend="cpu-bf16"):
     """Compile without a look at the clock, by which float32 may be faster for nets as small as these."""
-    command = ["compile", "m.onnx", "--backend", backend, "--data", "x.npz", "-o", "out", "--no-compare-floats"]
+    command = ["compile", "m.onnx", "--backend", backend, "--data", "x.npz", "-o", "out"]
     return main([*command, *more])
 
 
@@ -52,7 +52,7 @@ def accurate(tmp_path_factory):
     plain = dovetail.compile(MODEL, "cpu-bf16", data=DATA, verify=False)
     plain = dovetail.verify(MODEL, plain, DATA)
     goal = round(plain.cautious[0].snr_db + 3, 1)
-    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=goal, compare_floats=False)
+    compiled = dovetail.compile(MODEL, "cpu-bf16", data=DATA, min_snr=goal)
     compiled.save(folder)
     return compiled, folder, plain, goal
 
@@ -210,7 +210,7 @@ def test_a_goal_on_scores_where_there_are_none(tmp_path, monkeypatch, capsys):
 
 def test_python_gets_the_result_that_misses(dense):
     with pytest.raises(dovetail.GoalError, match="the goal is not met") as caught:
-        dovetail.compile("m.onnx", "cpu-bf16", data="x.npz", max_abs=1e-12, compare_floats=False)
+        dovetail.compile("m.onnx", "cpu-bf16", data="x.npz", max_abs=1e-12)
     assert caught.value.compiled.run({"x": np.ones((1, 32), np.float32)})["y"].shape == (1, 8)
 
 
@@ -294,7 +294,7 @@ def class_net():
 def test_classes_count_in_the_headline_and_in_goals():
     model, data = class_net()
     assert "SNR exact" not in dovetail.compile(model, "cpu-bf16", data=data).summary()
-    raised = dovetail.compile(model, "cpu-bf16", data=data, min_snr=45, compare_floats=False)
+    raised = dovetail.compile(model, "cpu-bf16", data=data, min_snr=45)
     accuracy = raised.plan.summary["accuracy"]
     assert accuracy["met"] and accuracy["raised"]
     assert "all elements equal" in raised.summary()

@@ -294,10 +294,7 @@ AXE = ROOT / "plugins/report/web/node_modules/axe-core/axe.min.js"
 @pytest.mark.skipif(not AXE.exists(), reason="no axe-core here: npm ci in plugins/report/web")
 def test_axe_finds_no_violation_on_any_tab(dovetail, out):
     assert (
-        dovetail(
-            "compile", DIGITS, "--backend", "cpu-int8", "--all-integers", "--data", DATA, "--layers", "-o", "other"
-        ).returncode
-        == 0
+        dovetail("compile", DIGITS, "--backend", "cpu-int8", "--data", DATA, "--layers", "-o", "other").returncode == 0
     )
     assert dovetail("report", "other", "out", "-o", "both.html").returncode == 0
     with chromium.Chromium(1400, 900) as page:

@@ -82,7 +82,7 @@ def test_no_color_asks_for_none(terminal):
 
 
 def test_the_rounds_of_a_goal_are_shown_as_they_come(terminal):
-    request = "--backend", "cpu-int8", "--all-integers", "--data", DATA, "--min-snr", "50"
+    request = "--backend", "cpu-int8", "--data", DATA, "--min-snr", "50"
     code, shown = terminal("compile", DIGITS, *request, "-o", "out")
     assert code == 0, shown
     lines = lines_of(shown)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dovetail.compiler.compilation import Compilation
 from dovetail.compiler.driver import Driver
-from dovetail.compiler.option_chain import OptionChain
+from dovetail.compiler.option_phases import OptionPhases
 from dovetail.errors import UsageError
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.request import BackendChoice, Request
@@ -112,7 +112,7 @@ def plan(
     """
     choices = _choices(locals())
     plugins = plugins or load_plugins()
-    chosen = OptionChain(plugins.registry, options, "plan")
+    chosen = OptionPhases(plugins.registry, options, "plan")
     backends = named_backends(backends, plugins)
     request = _request(backends, **choices)
     original = chosen.source(open(model, plugins), request)
@@ -183,7 +183,7 @@ def compile(
         whole = compiled_folder(Path(model), plugins, **asked, **how, **options)
         if whole is not None:
             return cast("CompiledModel", whole)  # not typed as a union, which would burden every other caller
-    chosen = OptionChain(plugins.registry, options)
+    chosen = OptionPhases(plugins.registry, options)
     planned, backends = _replayed(plan, named_backends(backends, plugins), plugins)
     request = _request(backends, plan=planned, **choices)
     original = chosen.source(open(model, plugins), request)

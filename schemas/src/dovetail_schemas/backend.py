@@ -55,6 +55,7 @@ class FileBackend(dovetail.plugin.Backend):
         region: The requirements on a region.
         border: Positions of conversions at the border of regions.
         refine: Refinements of quantized weights, unless the request names others.
+        floor: The SNR that a node in integers must leave; see `dovetail.plugin.Backend`.
         strategy: Name of the strategy that claims nodes for it; empty for none.
         regions: Name of its partitioner; empty for the default.
         prepare: The fusions of nodes that are offered to it, with file and line of each.
@@ -91,6 +92,7 @@ class FileBackend(dovetail.plugin.Backend):
     region: RegionRule
     border: Border = field()
     refine: tuple[str, ...] = field()
+    floor: tuple[float, str] | None = field()
     strategy: str
     regions: str = field()
     prepare: Mapping[str, str] = field()

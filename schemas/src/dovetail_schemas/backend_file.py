@@ -25,12 +25,13 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "integers", "open_extents", "facts", "types", "groups",
-    "unlisted", "ops", "prepare", "runtimes", "region", "border", "refine", "place", "emit", "policies",
+    "unlisted", "ops", "prepare", "runtimes", "region", "border", "refine", "accuracy", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "regions")
 _PRECISION = ("low", "high", "accumulate", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "scales", "feedback", "none")
+_DECIBELS = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)(?: ?dB)?")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
 
 
@@ -156,6 +157,7 @@ def _build(
             border.choice("floats", ("low", "high"), "low"),
         ),
         refine=_refine(top.get("refine")),
+        floor=_floor(_section(top, "accuracy", ("floor",)).get("floor")),
         strategy=strategy.text("strategy") if strategy else "",
         regions=partitioner.text("regions") if partitioner else "",
         prepare=_prepare(top.get("prepare")),
@@ -237,6 +239,17 @@ def _refine(node: Node | None) -> tuple[str, ...]:
         if word.raw == "none" and len(words) > 1:
             raise word.error("refine: 'none' excludes all others")
     return tuple(word.raw for word in words if word.raw != "none")
+
+
+def _floor(node: Node | None) -> tuple[float, str] | None:
+    """Parse the accuracy floor in decibels: `25`, or `25 dB`."""
+    if node is None:
+        return None
+    text = node.text("floor")
+    match = _DECIBELS.fullmatch(text)
+    if not match:
+        raise node.error(f"floor: '{text}' is no number of decibels from 0, such as 25 dB")
+    return float(match[1]), node.where
 
 
 def _prepare(node: Node | None) -> dict[str, str]:

@@ -71,14 +71,14 @@ def run(args: argparse.Namespace) -> int:
     existing(args.file)
     if _holds_operators(args.file):
         return _check_operators(args)
-    from dovetail.compiler import OptionChain
+    from dovetail.compiler import OptionPhases
     from dovetail.passes import Request
     from dovetail.plugin.loading import format_of, load_backend_file, open_file
 
     from dovetail_schemas.backend import FileBackend
     from dovetail_schemas.integer_nodes import integers_by_accident
 
-    chosen = OptionChain(registry, option_keywords(args), "check")
+    chosen = OptionPhases(registry, option_keywords(args), "check")
     asked = Request(data=existing(args.data))
     backend = load_backend_file(registry, args.file, dict(args.option))
     known = {

@@ -44,8 +44,6 @@ def test_compile_hands_on_what_it_is_asked(api, cli):
         "verify": None,
         "check_prepare": None,
         "input_shapes": (),
-        "compare_floats": True,
-        "all_integers": None,
     }
     assert (watch.verify_each, watch.reproducer) == (True, Path("dovetail-reproducer.onnx"))
     assert [name for name, _ in api.calls] == ["open", "compile"]

@@ -114,7 +114,7 @@ def test_products_in_bodies_are_said_to_compute_in_floats():
         onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()
     )
     data = [{"x": rng.standard_normal((5, 1, 8)).astype(np.float32)} for _ in range(4)]
-    result = dovetail.compile(proto, "cpu-int8", data=data, all_integers=True)
+    result = dovetail.compile(proto, "cpu-int8", data=data)
     assert not quantized(result)
     (note,) = [note for note in result.notes() if "'product' (MatMul)" in note]
     assert "numbers in bodies of control flow are not quantized" in note
@@ -139,7 +139,7 @@ def test_the_scale_of_a_concat_does_not_reach_the_input_through_a_pool(backend):
     for name, array in arrays.items():
         model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), name))
     data = [{"x": numbers.normal(size=(1, 3, 12, 12)).astype(np.float32)} for _ in range(8)]
-    result = dovetail.compile(model, backend, data=data, target_only=True, all_integers=True)
+    result = dovetail.compile(model, backend, data=data, target_only=True)
     assert {node.name: node.backend for node in result.plan.nodes}["concat"] == backend
     scales = {
         name: max(one.get("scale", 0) for one in found) for name, found in result.plan.values.items() if name in "xc"
@@ -155,7 +155,7 @@ def test_transposed_convolutions_hold_their_weights_in_integers(group, kernel):
     model = net(text, y=f"1,4,{size},{size}")
     array = np.random.default_rng(2).normal(0, 0.3, (4, 4 // group, kernel, kernel)).astype(np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(array, "t"))
-    result = compiled(model, all_integers=True, verify=True)
+    result = compiled(model, verify=True)
     found = {node.op_type: node for node in result.plan.nodes}["ConvTranspose"]
     assert {port: str(held) for port, held in found.ports.items()} == {"W": "int8[symmetric,axis=1]"}
     assert any(one.dtype.name == "INT8" and len(one.shape) == 4 for one in result.model.graph.initializers.values())

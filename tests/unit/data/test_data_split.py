@@ -38,23 +38,22 @@ def letters(split_):
 
 
 @pytest.mark.parametrize(
-    ("count", "searched", "halves"),
+    ("count", "searched"),
     [
-        (1, "c", "c"),
-        (2, "cj", "cj"),
-        (3, "csj", "ccj"),
-        (4, "ccsj", "ccjj"),
-        (5, "csjjj", "ccjjj"),
-        (8, "cccssjjj", "ccccjjjj"),
-        (12, "ccccccsssjjj", "ccccccjjjjjj"),
-        (24, "ccccccsssjjj" * 2, "ccccccjjjjjj" * 2),
+        (1, "c"),
+        (2, "cj"),
+        (3, "csj"),
+        (4, "ccsj"),
+        (5, "csjjj"),
+        (8, "cccssjjj"),
+        (12, "ccccccsssjjj"),
+        (24, "ccccccsssjjj" * 2),
     ],
 )
-def test_neighbors_of_a_sequence_are_in_one_part_and_long_ones_are_divided_in_rounds(count, searched, halves):
+def test_neighbors_of_a_sequence_are_in_one_part_and_long_ones_are_divided_in_rounds(count, searched):
     model = net(rows="1")
     found = split(model, {"x": numbered(count)}, searched=True)
     assert letters(found) == searched
-    assert letters(split(model, {"x": numbered(count)}, halves=True)) == halves
     for _ in range(2):  # each reading gives the same
         for use, letter in LETTERS.items() if count > 2 else ():
             assert numbers(model, found, use) == [at for at, one in enumerate(searched) if one == letter]
@@ -174,5 +173,5 @@ def test_no_data_is_no_batch():
 def test_an_input_with_a_default_need_not_be_there():
     text = f"{HEAD} g (float[N,2] x, float[N,2] z) => (float[N,2] y) <float[1,2] z = {{1, 1}}> {{ y = Add (x, z) }}"
     model = open_text(text, "test")
-    found = split_data(model, {"x": numbered(6)}, lambda feeds: {"y": feeds["x"] + 1}, halves=True)
+    found = split_data(model, {"x": numbered(6)}, lambda feeds: {"y": feeds["x"] + 1}, searched=True)
     assert numbers(model, found, Use.JUDGMENT) == [3, 4, 5]

@@ -120,9 +120,8 @@ def test_what_a_goal_moved_is_not_laid_at_the_door_of_the_strategy(asked):
 @pytest.mark.parametrize("backend", ["bpu-int8", "ppl-int8", "cpu-bf16", "cpu-int8", "gpu-fp16"])
 def test_a_goal_that_leaves_nothing_low_is_met_in_float32_and_said(backend):
     data = [{"x": np.random.default_rng(seed).standard_normal((1, 4, 4, 4)).astype(np.float32)} for seed in range(6)]
-    asked = {"all_integers": True} if backend == "cpu-int8" else {}
-    how = {"data": data, "min_snr": 100, "compare_floats": False}
-    compiled = dovetail.compile(net("Conv", "Relu", "Conv"), backend, **how, **asked)
+    how = {"data": data, "min_snr": 100}
+    compiled = dovetail.compile(net("Conv", "Relu", "Conv"), backend, **how)
     assert compiled.plan.summary["accuracy"]["met"] is True
     assert compiled.verification.worst_snr_db >= 100
     (note,) = [note for note in compiled.notes() if "got no node" in note or "nothing is left" in note]

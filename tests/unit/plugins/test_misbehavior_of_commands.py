@@ -109,8 +109,20 @@ class Odd(Option):
         return act() if AT == "option words" else []
     def complete(self, args):
         return act() if AT == "option complete" else None
-    def compile(self, job, proceed):
-        return act() if AT == "option compile" else proceed()
+    def begin(self, job):
+        return act() if AT == "option begin" else None
+    def observe(self, job):
+        return act() if AT == "option observe" else None
+    def choose(self, job, compile):
+        return act() if AT == "option choose" else None
+    def fit(self, job, compiled):
+        return act() if AT == "option fit" else None
+    def finish(self, job, compiled):
+        return act() if AT == "option finish" else None
+    def judge(self, job, compiled):
+        return act() if AT == "option judge" else None
+    def publish(self, job, compiled):
+        return act() if AT == "option publish" else None
 
 COMMAND, OPTION = Command(), Odd()
 
@@ -214,7 +226,13 @@ CASES = {
     "option recorded": [(*HOST, "--odd", "1")],
     "option requested": [(*HOST, "--odd", "1")],
     "option planned": [("plan", MODEL, "--backend", "host", "--odd", "1")],
-    "option compile": [(*HOST, "--odd", "1")],
+    "option begin": [(*HOST, "--odd", "1")],
+    "option observe": [(*HOST, "--odd", "1")],
+    "option choose": [(*HOST, "--odd", "1")],
+    "option fit": [(*HOST, "--odd", "1")],
+    "option finish": [(*HOST, "--odd", "1")],
+    "option judge": [(*HOST, "--odd", "1")],
+    "option publish": [(*HOST, "--odd", "1")],
     "backend": [NPU],
     "backend judge": [NPU],
     "backend verdict": [NPU],
@@ -248,11 +266,13 @@ WARNED = ("format peek", "option arguments", "hook opened", "hook before_opening
 IGNORED = ("observer", "option arguments", "observer update", "executor", "store save", "command arguments", "backend",
            "hook opened", "hook before_opening", "hook configure_pipeline", "hook before_pass", "hook after_pass",
            "hook pass_failed", "backend lists", "backend takes_angles", "option complete", "format check",
-           "option planned")  # fmt: skip
+           "option planned", "option finish", "option judge", "option publish")  # fmt: skip
 """What these return is not read."""
 MAY_BE = {("command run", "None"), ("command run", "a number"), ("command run", "a print"),
           ("option keywords", "None"),
-          ("option recorded", "None"), ("option recorded", "a print")}  # fmt: skip
+          ("option recorded", "None"), ("option recorded", "a print"),
+          *((f"option {phase}", way) for phase in ("begin", "observe", "choose", "fit")
+            for way in ("None", "a print"))}  # fmt: skip
 
 
 @pytest.mark.generated(one_of=6)

@@ -34,15 +34,17 @@ class Hello(Option):
     def recorded(self, keywords):
         return {"hello": keywords["hello"]} if keywords.get("hello") else {}
 
-    def compile(self, job, proceed):
-        COMPILE
+    PHASES
 
 HELLO = Hello()
 """
-COMPILE = """seen.append(("before", job.keywords.get("hello"), job.recognized is not None))
-        compiled = proceed()
-        compiled.files["hello.txt"] = str(job.keywords.get("hello"))
-        return compiled"""
+PHASES = """def begin(self, job):
+        seen.append(("before", job.keywords.get("hello"), job.recognized is not None))
+
+    def finish(self, job, compiled):
+        compiled.files["hello.txt"] = str(job.keywords.get("hello"))"""
+CHOOSE = """def choose(self, job, compile):
+        """
 REGISTER = 'registry.option("hello", "acme_plugin.hello:HELLO")'
 
 
@@ -58,11 +60,11 @@ def model(tmp_path, monkeypatch):
 
 @pytest.fixture
 def hello(install, plugin):
-    """Install an option `hello` whose `compile` has the given body."""
+    """Install an option `hello` that acts in the given phases."""
 
-    def put(body=COMPILE, source=OPTION, register=REGISTER, name="acme"):
+    def put(phases=PHASES, source=OPTION, register=REGISTER, name="acme"):
         files = {f"{name}_plugin/__init__.py": plugin(register=register.replace("acme", name))}
-        files[f"{name}_plugin/hello.py"] = source.replace("COMPILE", body)
+        files[f"{name}_plugin/hello.py"] = source.replace("PHASES", phases)
         install(name, {name: f"{name}_plugin"}, files)
 
     return put
@@ -100,9 +102,6 @@ class Quiet(Option):
     def requested(self, request, model, keywords):
         names = [node.name for node in model.graph if node.op_type == "Relu"]
         return replace(request, pins=(*request.pins, *(f"{name}=host" for name in names)))
-
-    def compile(self, job, proceed):
-        return proceed()
 
 HELLO = Quiet()
 """
@@ -163,26 +162,45 @@ def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
         dovetail.compile(model, "host", min_snr=30, plugins=without)
 
 
-def test_what_an_option_proceeds_with_may_be_named(hello, model):
-    hello("""compiled = proceed(asked={"dense": ("high", "a test")}, request=job.request)
-        return compiled""")
-    assert str(dovetail.compile(model, "cpu-bf16").plan.find("a").precision) == "float32"
-
-
-def test_it_may_compile_several_times_with_nodes_high_or_low(hello, model):
-    hello("""high = proceed({"dense": ("high", "a test")})
+def test_a_search_compiles_with_nodes_high_or_low_or_another_request(hello, model):
+    hello(
+        CHOOSE
+        + """high = compile({"dense": ("high", "a test")})
         seen.append(str(high.plan.find("a").precision))
         seen.extend(remark.why for remark in high.remarks if "a test" in remark.why)
-        return proceed()""")
-    assert str(dovetail.compile(model, "cpu-bf16").plan.find("a").precision) == "bfloat16"
+        return compile(asked={"relu": ("high", "a test")}, request=job.request)"""
+    )
+    compiled = dovetail.compile(model, "cpu-bf16")
+    assert (str(compiled.plan.find("a").precision), str(compiled.plan.find("y").precision)) == ("bfloat16", "float32")
     from acme_plugin.hello import seen
 
     assert seen[0] == "float32"
     assert len(seen) > 1
 
 
+def test_what_is_observed_is_compiled_and_its_reasons_are_in_the_plan(hello, model):
+    hello("""def observe(self, job):
+        from dataclasses import replace
+        from dovetail.plugin import Observed
+        from dovetail.planning import Remark
+        found = replace(job.request, high=("dense",))
+        return Observed(found, [Remark("analysis", "", "acme", "seen", "dense needs it")])""")
+    compiled = dovetail.compile(model, "cpu-bf16")
+    assert str(compiled.plan.find("a").precision) == "float32"
+    assert [remark.why for remark in compiled.remarks if remark.rule == "seen"] == ["dense needs it"]
+
+
+def test_another_request_is_compiled_until_the_result_fits(hello, model):
+    hello("""def fit(self, job, compiled):
+        from dataclasses import replace
+        low = [node.name for node in compiled.plan.nodes if str(node.precision) == "bfloat16"]
+        return replace(job.request, high=(*job.request.high, low[0])) if low else None""")
+    compiled = dovetail.compile(model, "cpu-bf16")
+    assert {str(node.precision) for node in compiled.plan.nodes} == {"float32"}
+
+
 def test_a_result_is_kept_before_it_is_looked_at(hello, model, capsys):
-    hello("""compiled = proceed()
+    hello("""def judge(self, job, compiled):
         job.keep(compiled)
         from dovetail.plugin import ResultError
         raise ResultError(compiled, "it does not say hello", "greet it")""")
@@ -202,12 +220,32 @@ def test_keep_is_called_once_and_before_the_result_is_verified(model):
     assert kept == [None]
 
 
-def test_options_nest_in_the_order_of_their_names(hello, model):
-    body = """from acme_plugin.hello import seen
-        seen.append(">NAME")
-        compiled = proceed()
-        seen.append("<NAME")
-        return compiled"""
+def test_phases_come_in_their_order_whatever_the_names(hello, model):
+    """Of the searches for a result, only one counts: that of an option whose keyword is given, or else the first."""
+    phases = """def begin(self, job):
+        from contextlib import contextmanager
+        from acme_plugin.hello import seen
+
+        @contextmanager
+        def scope():
+            seen.append("begin NAME")
+            yield
+            seen.append("end NAME")
+
+        return scope()
+
+    def choose(self, job, compile):
+        from acme_plugin.hello import seen
+        seen.append("choose NAME")
+        return compile()
+
+    def publish(self, job, compiled):
+        from acme_plugin.hello import seen
+        seen.append("publish NAME")
+
+    def judge(self, job, compiled):
+        from acme_plugin.hello import seen
+        seen.append("judge NAME")"""
     for name, owner in (("b", "brick"), ("a", "acme")):
         register = f'registry.option("{name}", "acme_plugin.hello:HELLO")'
         source = (
@@ -215,28 +253,41 @@ def test_options_nest_in_the_order_of_their_names(hello, model):
             .replace("--hello", f"--{owner}")
             .replace("args.hello", f"args.{owner}")
         )
-        hello(body.replace("NAME", name), source, register, owner)
-    dovetail.compile(model, "host")
-    from acme_plugin.hello import seen
+        hello(phases.replace("NAME", name), source, register, owner)
+    for given, first in (({}, "a"), ({"brick": 1}, "b")):
+        dovetail.compile(model, "host", **given)
+        from acme_plugin.hello import seen
 
-    assert seen == [">a", ">b", "<b", "<a"]
+        around = ["judge a", "judge b", "publish a", "publish b", "end b", "end a"]
+        assert seen == ["begin a", "begin b", f"choose {first}", *around]
+        seen.clear()
 
 
+@pytest.mark.parametrize("phase", ["begin", "observe", "choose", "fit", "finish", "judge", "publish"])
 @pytest.mark.parametrize(
     ("body", "says"),
     [
         ("1 / 0", "option 'hello' of acme raised ZeroDivisionError: division by zero"),
         ("raise SystemExit(3)", "option 'hello' of acme raised SystemExit: 3"),
-        ("return 3", "option 'hello' of acme gave int and no result"),
     ],
 )
-def test_what_it_raises_is_named_with_its_distribution(hello, model, body, says, capsys):
-    hello(body)
+def test_what_it_raises_is_named_with_its_distribution(hello, model, phase, body, says, capsys):
+    hello(f"def {phase}(self, job, *more):\n        {body}")
     assert main(["compile", model, "--backend", "host"]) == 1
     error = capsys.readouterr().err
     assert f"error: {says}" in error
     assert "report it to acme" in error
     assert main(["compile", model, "--backend", "host", "--no-plugin", "acme"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("phase", "says"),
+    [("observe", "no observation"), ("choose", "no result"), ("fit", "no request"), ("begin", "no scope")],
+)
+def test_what_it_returns_instead_is_named(hello, model, phase, says, capsys):
+    hello(f"def {phase}(self, job, *more):\n        return 3")
+    assert main(["compile", model, "--backend", "host"]) == 1
+    assert f"option 'hello' of acme gave int and {says}" in capsys.readouterr().err
 
 
 def test_what_others_raise_inside_it_is_not_its_fault(hello, model):
@@ -264,6 +315,7 @@ def changed(old, new):
         ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
         ("HELLO = 3", "option 'hello' of acme is int, which is no Option"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
+        (changed("PHASES", "def compile(self, job, proceed): pass"), "has a method 'compile', instead of which there"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
         (
             changed('("compile",)', '("explain",)'),

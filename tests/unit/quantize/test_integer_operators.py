@@ -59,7 +59,7 @@ def steps(model, compiled):
 
 
 def compiled_for(model, backend, **more):
-    return dovetail.compile(model, backend, data=samples(), target_only=True, all_integers=True, **more)
+    return dovetail.compile(model, backend, data=samples(), target_only=True, **more)
 
 
 def products(compiled):

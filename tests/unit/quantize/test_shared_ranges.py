@@ -31,9 +31,7 @@ def notes(with_backend, tmp_path, monkeypatch):
         text = BACKEND.replace("SAME", same).replace("ELEMENT", element).replace("OBSERVER", observer)
         (tmp_path / "m.onnxtxt").write_text(HEAD + net.replace("FACTOR", factor))
         data = [{"x": np.random.default_rng(seed).uniform(-4, 4, (1, 8)).astype("float32")} for seed in range(20)]
-        made = dovetail.compile(
-            tmp_path / "m.onnxtxt", "joining", data=data, plugins=with_backend(text), verify=False, all_integers=True
-        )
+        made = dovetail.compile(tmp_path / "m.onnxtxt", "joining", data=data, plugins=with_backend(text), verify=False)
         return [note for note in made.notes() if "share the scale" in note], made
 
     return run

@@ -99,7 +99,7 @@ def test_one_that_cannot_be_read_is_an_error_with_a_way_out(saved, content):
 def test_a_missed_goal_is_a_warning_of_the_page_with_the_figure_of_the_error(goal, tmp_path, monkeypatch):
     """The search sees other samples than those that judge: each figure says which of them it is about."""
     monkeypatch.chdir(tmp_path)
-    asked = {"data": str(DIGITS / "test.npz"), "min_snr": goal, "compare_floats": False}
+    asked = {"data": str(DIGITS / "test.npz"), "min_snr": goal}
     with pytest.raises(GoalError) as caught:
         dovetail.compile(DIGITS / "digits.onnx", "cpu-bf16", **asked)
     compiled = caught.value.compiled

@@ -60,6 +60,8 @@ def costs(monkeypatch, clock):
                 return {"bytes": 1, "engines": ["engine"], "seconds": seconds}
             snr = {"host": 140.0}.get(name, 40.0)
             missed = [f"SNR {snr}"] if snr < job["goals"]["min_snr"] else []
+            if job["job"] == "judge":
+                return {"figure": f"SNR {snr} dB", "missed": missed}
             outputs = [{"snr_db": snr, "top1": None}]
             return {
                 "digest": name, "compile_seconds": seconds, "missed": missed, "doubts": [], "bytes": 1,
@@ -110,7 +112,7 @@ def test_where_nothing_that_was_tried_meets_the_goal_time_is_missing_and_not_acc
     assert found.winner is None and "lower" not in found.way_out
     (line,) = found.lines()
     says = (
-        "the time was up: none of the [23] that were tried meets the goals, and 1[56] of 18 candidates were not tried"
+        "the time was up: none of the [23] that were tried meets the goals, and 1[67] of 19 candidates were not tried"
     )
     assert re.fullmatch(says, line) and "--budget" in found.way_out
     with pytest.raises(DovetailError, match="nothing to save: the time was up"):

@@ -1,4 +1,4 @@
-"""Data in two folders: what calibrates does not judge."""
+"""Data in three folders: what calibrates or is searched on does not judge."""
 
 import json
 from pathlib import Path
@@ -30,28 +30,29 @@ def parts_of(text, data, folder):
     def rows(part):
         return [np.load(path)["x"].tolist() for path in sorted(part.glob("*.npz"))]
 
-    return rows(found.calibrate), rows(found.judge), found.text
+    judge = rows(found.judge) if found.judge is not None else None
+    return rows(found.calibrate), rows(found.search), judge, found.text
 
 
 def batch(*numbers):
     return {"x": np.float32([[number, number] for number in numbers])}
 
 
-def test_half_of_the_batches_calibrate_and_the_others_judge(tmp_path):
-    calibrate, judge, text = parts_of(FIXED, batch(1, 2, 3, 4, 5, 6), tmp_path)
-    assert (calibrate, judge) == ([[[1, 1]], [[2, 2]], [[3, 3]]], [[[4, 4]], [[5, 5]], [[6, 6]]])
-    assert text == "accuracy is that of 3 of 6 batches, which nothing was calibrated with"
+def test_each_batch_has_one_use(tmp_path):
+    *parts, text = parts_of(FIXED, batch(1, 2, 3, 4, 5, 6), tmp_path)
+    assert parts == [[[[1, 1]], [[2, 2]]], [[[3, 3]]], [[[4, 4]], [[5, 5]], [[6, 6]]]]
+    assert text == "accuracy is that of 3 of 6 batches, which nothing was calibrated with and no search saw"
 
 
 def test_rows_of_a_single_batch_are_split_where_they_are_independent(tmp_path):
-    calibrate, judge, text = parts_of(ROWS, batch(1, 2, 3), tmp_path)
-    assert (calibrate, judge) == ([[[1, 1], [2, 2]]], [[[3, 3]]])
-    assert text == "accuracy is that of 1 of 3 rows, which nothing was calibrated with"
+    *parts, text = parts_of(ROWS, batch(1, 2, 3), tmp_path)
+    assert parts == [[[[1, 1]]], [[[2, 2]]], [[[3, 3]]]]
+    assert text == "accuracy is that of 1 of 3 rows, which nothing was calibrated with and no search saw"
 
 
 def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
-    one, other, text = parts_of(FIXED, batch(1), tmp_path)
-    assert one == other == [[[1, 1]]]
+    one, other, judge, text = parts_of(FIXED, batch(1), tmp_path)
+    assert one == other == [[[1, 1]]] and judge is None
     assert text.startswith("accuracy is that of data which also calibrated, since nothing could be held back")
 
 
@@ -65,10 +66,10 @@ def test_recordings_are_in_one_folder_and_are_told_apart_there(tmp_path):
     found = write_split(model, given, tmp_path, reference_runner(model, Context(Request(), plugins=load_plugins())))
     speakers = [
         {path.stem.partition("_")[0]: float(np.load(path)["x"][0, 0]) for path in part.glob("*.npz")}
-        for part in (found.calibrate, found.judge)
+        for part in (found.calibrate, found.search, found.judge)
     ]
-    assert [len(each) for each in speakers] == [3, 3], "a name for every recording"
-    assert not set(speakers[0].values()) & set(speakers[1].values())
+    assert [len(each) for each in speakers] == [2, 1, 3], "a name for every recording"
+    assert len({value for each in speakers for value in each.values()}) == 6
     assert found.too_few == ""
 
 
@@ -81,7 +82,7 @@ def test_labels_go_with_their_samples(tmp_path):
 
 def test_files_of_an_earlier_run_are_replaced(tmp_path):
     parts_of(FIXED, batch(1, 2, 3, 4), tmp_path)
-    assert parts_of(FIXED, batch(5, 6), tmp_path)[:2] == ([[[5, 5]]], [[[6, 6]]])
+    assert parts_of(FIXED, batch(5, 6), tmp_path)[:3] == ([[[5, 5]]], [[[5, 5]]], [[[6, 6]]])
 
 
 def test_data_of_another_model_is_an_error(tmp_path):
@@ -106,7 +107,11 @@ def test_files_stay_where_they_lie_for_other_machines(tmp_path, recordings):
     written = write_split(model, data, tmp_path / "written", run)
     found = write_split(model, data, tmp_path / "none", run, lies=True)
     assert not (tmp_path / "none").exists() and found.place == str(data) and found.text == written.text
-    for part, folder in ((found.calibrate, written.calibrate), (found.judge, written.judge)):
+    for part, folder in (
+        (found.calibrate, written.calibrate),
+        (found.search, written.search),
+        (found.judge, written.judge),
+    ):
         there = from_plain(json.loads(json.dumps(as_plain(part))))
         assert there == part
         assert [float(arrays["x"][0, 0]) for arrays in there] == [
@@ -122,7 +127,7 @@ def test_what_is_not_divided_between_files_is_written(tmp_path):
     np.savez(tmp_path / "one.npz", **batch(1, 2, 3, 4, 5, 6))
     for data in (batch(1, 2, 3, 4, 5, 6), tmp_path / "one.npz"):
         found = write_split(model, data, tmp_path / "folder", run, lies=True)
-        assert found.judge == tmp_path / "folder" / "judge" and found.place == str(found.judge)
+        assert found.judge == tmp_path / "folder" / "judgment" and found.place == str(found.search)
 
 
 def test_files_of_another_file_system_have_no_path_that_machines_must_see():

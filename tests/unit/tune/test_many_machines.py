@@ -146,10 +146,10 @@ def test_machines_open_the_files_of_data_where_they_lie(tmp_path):
         shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
         how = {"min_snr": 30, "executor": threads, "journal": tmp_path / "there"}
         there = dovetail.tune(DIGITS, BACKEND, data=tmp_path / "data", **how)
-    assert not (tmp_path / "there" / "judge").exists()
+    assert not (tmp_path / "there" / "judgment").exists()
     shutil.rmtree(os.environ["DOVETAIL_PROFILES"], ignore_errors=True)
     here = dovetail.tune(DIGITS, BACKEND, data=tmp_path / "data", min_snr=30, journal=tmp_path / "here")
-    assert (tmp_path / "here" / "judge").exists()
+    assert (tmp_path / "here" / "judgment").exists()
     assert (there.front, front_of(there)) == (here.front, front_of(here))
 
 

@@ -36,7 +36,7 @@ def backends_of(compiled):
     ids=["int8 is enough", "bfloat16 for some", "float32 for some"],
 )
 def test_the_cheapest_formats_that_meet_the_goal(goal, expected):
-    compiled = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, min_snr=goal, compare_floats=False)
+    compiled = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, min_snr=goal)
     assert compiled.plan.summary.get("accuracy", {}).get("met", True)
     assert compiled.verification.worst_snr_db >= goal
     assert backends_of(compiled) == expected
@@ -58,15 +58,15 @@ def test_integers_stay_where_floats_are_no_better():
     data[2]["x"] = np.clip(data[2]["x"] + rng.uniform(-0.5, 0.5, (16, 64)), -127, 127).astype(np.float32)
     data[0]["x"][0, 0] = 127
     backends = ["cpu-int8", "cpu-bf16"]
-    compiled = dovetail.compile(builder.model(), backends, data=data, min_snr=56, refine="none", compare_floats=False)
+    compiled = dovetail.compile(builder.model(), backends, data=data, min_snr=56, refine="none")
     assert compiled.plan.summary["accuracy"] | {"met": True, "raised": []} == compiled.plan.summary["accuracy"]
     assert backends_of(compiled) == {"cpu-int8"}
 
 
 @pytest.mark.slow
 def test_a_goal_on_rows_of_logits_chooses_formats_as_well():
-    loose = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=1.0, compare_floats=False)
+    loose = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=1.0)
     assert backends_of(loose) == {"cpu-int8"}
     goal = loose.verification.outputs[0].kl / 20
-    strict = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=goal, compare_floats=False)
+    strict = dovetail.compile(net(), ["cpu-int8", "cpu-bf16"], data=DATA, max_kl=goal)
     assert strict.verification.outputs[0].kl <= goal and "cpu-bf16" in backends_of(strict)

@@ -122,8 +122,7 @@ LOUD_AT_THE_END = [1.0] * 9 + [100.0] * 3
 @pytest.mark.parametrize("goal", [{}, {"min_snr": 5}])
 def test_what_judges_has_calibrated_nothing(product, goal):
     """The last samples, which judge, are a hundred times as loud as those that calibrate: their noise shows."""
-    more = {**goal, "compare_floats": False} if goal else {"all_integers": True}
-    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), **more)
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), **goal)
     if goal:
         assert compiled.plan.summary["accuracy"]["raised"], "the scales do not fit what judges"
     else:
@@ -159,7 +158,7 @@ def test_ranks_are_those_of_samples_that_did_not_calibrate(product):
 
 
 def test_layers_are_measured_on_samples_that_did_not_calibrate(product):
-    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), layers=True, all_integers=True)
+    compiled = dovetail.compile(product, "cpu-int8", data=Samples(LOUD_AT_THE_END), layers=True)
     assert compiled.verification.layers.layers[0].accumulated.snr_db < 5
 
 
@@ -191,7 +190,7 @@ def test_where_nothing_is_on_a_backend_nothing_is_said_of_calibration():
     [
         ("cpu-bf16", {}, True),
         ("cpu-bf16", {"high": ["*"]}, False),
-        ("cpu-int8", {"compare_floats": False}, True),
+        ("cpu-int8", {}, True),
         ("cpu-int8", {"high": ["*"]}, False),
     ],
 )

@@ -159,7 +159,7 @@ def searched(tmp_path):
 @pytest.mark.parametrize(("backend", "goal"), [("gpu-fp16", 82), ("cpu-int8", 54)])
 def test_a_search_on_parts_of_the_data_gives_the_plan_of_one_process(searched, asked, backend, goal):
     model, data = searched
-    how = {"data": data, "min_snr": goal, "compare_floats": False}
+    how = {"data": data, "min_snr": goal}
     here = dovetail.compile(model, backend, **how)
     with ThreadPoolExecutor(2) as executor:
         there = dovetail.compile(model, backend, **how, executor=executor)
@@ -188,7 +188,7 @@ def lost():
 
 def test_a_worker_that_is_lost_costs_a_search_its_task(searched):
     model, data = searched
-    how = {"data": data, "min_snr": 64, "compare_floats": False}
+    how = {"data": data, "min_snr": 62}
     with Mortal(2) as executor:
         there = dovetail.compile(model, "cpu-bf16", **how, executor=executor)
     assert executor.submitted > 4

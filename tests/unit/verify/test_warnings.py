@@ -114,7 +114,7 @@ def test_equal_results_are_exact_in_every_row():
 def test_equal_numbers_behind_a_saturated_softmax_say_nothing_about_integers(size, said):
     """Scores of 1e15 make one of them 1 and all others 0, however the integers before are rounded."""
     data = [{"image": np.random.default_rng(n).uniform(0, size, (1, 1, 8, 8)).astype(np.float32)} for n in range(12)]
-    compiled = dovetail.compile(DIGITS, "cpu-int8", data=data, all_integers=True)
+    compiled = dovetail.compile(DIGITS, "cpu-int8", data=data)
     notes = [note for note in compiled.verification.notes if "saturated" in note]
     assert bool(notes) is said
     assert not said or "'probabilities' holds nothing but -1, 0 and 1" in notes[0]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice, QuantizedValue
-    from dovetail.plugin import CompiledModel, CompileJob
+    from dovetail.plugin import CompileJob
     from dovetail_verify import RunFunction
 
 
@@ -161,10 +161,10 @@ def with_scheme_of_plan(request: Request) -> Request:
     return request if scheme is None else _with(request, {_SCHEME: scheme})
 
 
-def remark_of(compiled: CompiledModel, compared: Compared) -> None:
-    """Record in the plan of a result which observer and scheme were chosen, and by which figures."""
+def remarks_of(compared: Compared) -> list[Remark]:
+    """Say which observer and scheme were chosen, and by which figures."""
     if not compared.refined:
-        return
+        return []
     text = _text(compared.scaled)
     why = f"calibrated with {compared.best}: cosine similarity of the worst output on the first batches: {text}"
     if len(compared.refined) > 1:
@@ -172,7 +172,7 @@ def remark_of(compiled: CompiledModel, compared: Compared) -> None:
     if compared.refinements_cost:
         why += "; its weights and biases are not refined, which costs accuracy here"
     chosen = f"--backend {_BACKEND}:{OBSERVER}=NAME,{_SCHEME}=symmetric chooses one"
-    compiled.plan.remarks.append(Remark("analysis", "", "calibration", "observer", why, advice=chosen))
+    return [Remark("analysis", "", "calibration", "observer", why, advice=chosen)]
 
 
 def _text(found: Mapping[str, float]) -> str:

@@ -12,8 +12,8 @@ from dovetail.planning import Remark
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
-    from dovetail_verify import MeasuredLayer, OutputVerification
+    from dovetail.plugin import Compile, CompiledModel, CompileJob
+    from dovetail_verify import MeasuredLayer
 
 
 GOAL = 0.99
@@ -69,7 +69,7 @@ class _Step:
         return f"{name} {self.cosine:.6f}"
 
 
-def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
+def climb(job: CompileJob, compile: Compile, goal: float) -> CompiledModel:
     """Compile in int8, then raise the most sensitive nodes until every output meets the goal.
 
     The sensitivity of a node is the cosine similarity of the worst output with only this node in int8, or if not
@@ -80,27 +80,20 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
 
     Args:
         job: The compilation.
-        proceed: Compiles it.
+        compile: Compiles it.
         goal: The cosine similarity that every float output must have.
 
     Raises:
-        UsageError: There is no data to measure on, the backend is not requested, or there are other goals.
         GoalError: The last step does not meet the goal; the error holds the most accurate result.
     """
-    march = _march(job)
-    if job.recognized is not None:
-        compiled = proceed()
-        recorded = compiled.plan.summary.get(SUMMARY, {})
-        if not recorded.get("met", True):
-            raise GoalError(compiled, _unmet(goal, recorded["steps"][-1], march))
-        return compiled
-    compiled = proceed()
-    taken = [_Step("", 0.0, cosine=_worst_cosine(compiled))]
+    march = check_ladder(job)
+    compiled = compile()
+    taken = [_Step("", 0.0, cosine=_worst_cosine(job, compiled))]
     best = compiled, taken[0]
     if taken[0].cosine < goal:
         for rung in _rungs(_sensitivities(job, compiled), _FORMATS[march]):
-            compiled = proceed(rung.nodes)
-            rung.cosine = _worst_cosine(compiled)
+            compiled = compile(rung.nodes)
+            rung.cosine = _worst_cosine(job, compiled)
             taken.append(rung)
             if rung.cosine > best[1].cosine:
                 best = compiled, rung
@@ -117,7 +110,23 @@ def climb(job: CompileJob, proceed: Proceed, goal: float) -> CompiledModel:
     return compiled
 
 
-def _march(job: CompileJob) -> str:
+def check_recorded(job: CompileJob, compiled: CompiledModel, goal: float) -> None:
+    """Check what a recognized result recorded of its ladder.
+
+    Raises:
+        GoalError: It missed the goal.
+    """
+    recorded = compiled.plan.summary.get(SUMMARY, {})
+    if not recorded.get("met", True):
+        raise GoalError(compiled, _unmet(goal, recorded["steps"][-1], check_ladder(job)))
+
+
+def check_ladder(job: CompileJob) -> str:
+    """Check that a ladder can be climbed, and return the march of the backend.
+
+    Raises:
+        UsageError: There is no data to measure on, the backend is not requested, or there are other goals.
+    """
     backend = job.ctx.backend(_BACKEND)
     if backend is None:
         raise UsageError(f"--ladder is for {_BACKEND}, which is not among the backends", f"add --backend {_BACKEND}")
@@ -134,14 +143,16 @@ def _march(job: CompileJob) -> str:
     return backend.chosen["march"]
 
 
-def _worst_cosine(compiled: CompiledModel) -> float:
-    """Return the lowest cosine similarity of a float output.
+def _worst_cosine(job: CompileJob, compiled: CompiledModel) -> float:
+    """Return the lowest cosine similarity of a float output on the samples that judge.
 
     Raises:
         DovetailError: There is no float output.
     """
-    verification = cast("OutputVerification | None", compiled.verification)
-    outputs = verification.outputs if verification is not None else ()
+    from dovetail_verify import judged
+
+    compiled.verification = verification = judged(job, compiled)
+    outputs = verification.outputs
     found = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
     if not found:
         raise DovetailError("--ladder: the model has no float output to measure", "choose nodes with --int16")

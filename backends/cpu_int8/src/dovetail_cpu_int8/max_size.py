@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dovetail.ir import Model
-    from dovetail.passes import Context
+    from dovetail.passes import Context, Request
     from dovetail.planning import Plan
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob
 
 
 OPTION = "max-size"
@@ -37,6 +37,7 @@ RULE = "max-size"
 RESULT = "result"
 """The fact of such a remark that is the estimated size of the result."""
 
+_AGAIN = "again"  # key of the record: how often the weights got less
 _KEYWORD = "max_size"
 _ROUNDS = 2  # of compiling again; the first knows exactly what is written besides the weights
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -74,29 +75,30 @@ class MaxSize(Option):
         """Return the size as command-line words."""
         return ("--max-size", str(recorded[BYTES])) if BYTES in recorded else ()
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the strategy `weights-alone` reads the record.
-
-        It estimates what is written besides the weights. If the result is larger than allowed all the same, the weights
-        get less, once more.
+    def begin(self, job: CompileJob) -> None:
+        """Check that some backend reads the size.
 
         Raises:
             UsageError: No backend chooses among formats of weights.
         """
         _check(job.ctx, job.keywords)
-        compiled = proceed()
+
+    def fit(self, job: CompileJob, compiled: CompiledModel) -> Request | None:
+        """Return a request with less for weights if the result is larger than allowed; at most twice.
+
+        The strategy `weights-alone` reads the record, and estimates what is written besides the weights.
+        """
         record = job.request.options.get(OPTION, {})
-        reserved = 0
-        for _ in range(_ROUNDS if BYTES in record and job.recognized is None else 0):
-            # A folder keeps weights outside of the file where its source does.
-            size = saved_size(compiled.model, _is_external(job.original) or None)
-            estimated = [one.facts[RESULT] for one in compiled.remarks if one.rule == RULE and RESULT in one.facts]
-            if size <= record[BYTES] or not estimated:
-                break
-            reserved += size - estimated[-1]
-            options = {**job.request.options, OPTION: {**record, RESERVED: reserved}}
-            compiled = proceed(None, replace(job.request, options=options))
-        return compiled
+        if BYTES not in record or record.get(_AGAIN, 0) == _ROUNDS:
+            return None
+        # A folder keeps weights outside of the file where its source does.
+        size = saved_size(compiled.model, _is_external(job.original) or None)
+        estimated = [one.facts[RESULT] for one in compiled.remarks if one.rule == RULE and RESULT in one.facts]
+        if size <= record[BYTES] or not estimated:
+            return None
+        reserved = record.get(RESERVED, 0) + size - estimated[-1]
+        changed = {**record, RESERVED: reserved, _AGAIN: record.get(_AGAIN, 0) + 1}
+        return replace(job.request, options={**job.request.options, OPTION: changed})
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Check that some backend reads the size.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,24 +11,47 @@ from dovetail.compiler.driver import Driver
 from dovetail.errors import ResultError
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
+from dovetail.planning.request import Request
+from dovetail.plugin.compiled import CompiledModel
 from dovetail.plugin.context import Context
 from dovetail.plugin.loading.output import own_output
 from dovetail.plugin.loading.stores import recognized
-from dovetail.plugin.options import CompileJob
+from dovetail.plugin.options import CompileJob, Observed, blaming, returned
 from dovetail.plugin.running import input_data, runner_class
 
 if TYPE_CHECKING:
-    from dovetail.compiler.option_chain import OptionChain
+    from dovetail.compiler.option_phases import OptionPhases
     from dovetail.ir.model import Model
-    from dovetail.passes import Pass, Request
-    from dovetail.plugin.compiled import CompiledModel
+    from dovetail.passes import Pass
     from dovetail.plugin.loading.loader import PluginSet
-    from dovetail.plugin.options import Asked
+    from dovetail.plugin.options import Asked, Compile
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified", "the result was not verified: no installed distribution compares it",
     advice="pip install dovetail-verify",
 )  # fmt: skip
+
+
+@contextmanager
+def _noted(problems: list[ResultError]) -> Iterator[None]:
+    """Add what is wrong with a complete result to a list, so that later phases still see the result."""
+    try:
+        yield
+    except ResultError as error:
+        problems.append(error)
+
+
+def _noting(passing: list[BaseException], compile: Compile) -> Compile:
+    """Return what compiles, and adds what it raises to a list: it is not the fault of the option that calls it."""
+
+    def compile_(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+        try:
+            return compile(asked, request)
+        except BaseException as error:
+            passing.append(error)
+            raise
+
+    return compile_
 
 
 class Compilation:
@@ -46,7 +70,7 @@ class Compilation:
     """
 
     def __init__(
-        self, original: Model, request: Request, options: OptionChain, *, plugins: PluginSet,
+        self, original: Model, request: Request, options: OptionPhases, *, plugins: PluginSet,
         passes: Sequence[Pass] = (), try_engines: bool | None = None, instrumentation: Instrumentation | None = None,
         keep: Callable[[CompiledModel], None] | None = None, progress: Callable[[str, int, int], None] | None = None,
     ):  # fmt: skip
@@ -70,23 +94,80 @@ class Compilation:
             self._original, request, ctx, self._options.keywords, None, self._progress,
             own_output()(self._keep_once), self._passes, runner.tried(ctx) if runner is not None else {},
         )  # fmt: skip
-        (self._recognized, self._mark), self._on_prepared = recognized(job), job.on_prepared
-        job = replace(job, recognized=self._recognized)
-        if self._recognized is None and request.data is not None:
+        (recognized_as, self._mark), self._on_prepared = recognized(job), job.on_prepared
+        job = replace(job, recognized=recognized_as)
+        if recognized_as is None and request.data is not None:
             input_data(request.data).check(self._original)
-        try:
-            compiled = self._options.around(job, self._compile)()
-        except ResultError as error:
-            self._keep_once(error.compiled)
-            raise
+        job = replace(job, searched=any(found.option.searches(job) for found in self._options.acting("searches")))
+        with ExitStack() as scopes:
+            for found in self._options.acting("begin"):
+                with blaming(found):
+                    scope = found.option.begin(job)
+                    if scope is not None:
+                        scopes.enter_context(returned(found, scope, AbstractContextManager, "scope"))
+            self._try_engines = ctx.try_engines
+            problems: list[ResultError] = []
+            compiled = recognized_as if recognized_as is not None else self._searched(job, problems)
+            for found in self._options.acting("judge"):
+                with blaming(found), _noted(problems):
+                    found.option.judge(job, compiled)
+            for found in self._options.acting("publish"):
+                with blaming(found), _noted(problems):
+                    found.option.publish(job, compiled)
         self._keep_once(compiled)
+        if problems:
+            raise problems[0]
         return compiled
 
+    def _searched(self, job: CompileJob, problems: list[ResultError]) -> CompiledModel:
+        """Return the result of the phases up to the one that finishes it; what is wrong with it is added to a list."""
+        remarks: list[Remark] = []
+        for found in self._options.acting("observe"):
+            with blaming(found):
+                observed = found.option.observe(job)
+            if observed is not None:
+                remarks += returned(found, observed, Observed, "observation").remarks
+                job = replace(job, request=observed.request)
+
+        def compile_(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
+            with own_output():
+                compiled = self._compile(asked, request or job.request)
+            compiled.plan.remarks += remarks
+            return compiled
+
+        compiled = self._chosen(job, compile_, problems)
+        for found in self._options.acting("fit"):
+            while True:
+                with blaming(found):
+                    request = found.option.fit(job, compiled)
+                if request is None:
+                    break
+                job = replace(job, request=returned(found, request, Request, "request"))
+                problems.clear()
+                compiled = self._chosen(job, compile_, problems)
+        for found in self._options.acting("finish"):
+            with blaming(found):
+                found.option.finish(job, compiled)
+        return compiled
+
+    def _chosen(self, job: CompileJob, compile: Compile, problems: list[ResultError]) -> CompiledModel:
+        """Return the result that the first option chooses, or the best one that it found, or that of the request."""
+        for found in sorted(self._options.acting("choose"), key=lambda found: not self._options.given(found)):
+            passing: list[BaseException] = []
+            try:
+                with blaming(found, passing):
+                    compiled = found.option.choose(job, _noting(passing, compile))
+            except ResultError as error:
+                problems.append(error)
+                best: CompiledModel = error.compiled
+                return best
+            if compiled is not None:
+                return returned(found, compiled, CompiledModel, "result")
+        return compile()
+
     def _compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        """Compile for overrides of nodes, or for another request: what options at the end of the chain call."""
+        """Compile for overrides of nodes, or for another request."""
         wanted = request or self._request
-        if self._recognized is not None and not asked and wanted is self._request:
-            return self._recognized
         if wanted is not self._driven:
             ctx = self._ctx if wanted is self._request else self._context(wanted)
             if wanted.data is self._ctx.measured.data:

@@ -66,9 +66,10 @@ from dovetail.plugin.invariant import Invariant as Invariant
 from dovetail.plugin.loading.loader import PluginSet as PluginSet, load_plugins as load_plugins
 from dovetail.plugin.options import (
     Asked as Asked,
+    Compile as Compile,
     CompileJob as CompileJob,
+    Observed as Observed,
     Option as Option,
-    Proceed as Proceed,
 )
 from dovetail.plugin.engine import SpanRecorder as SpanRecorder, span_recorder as span_recorder
 from dovetail.plugin.processes import (

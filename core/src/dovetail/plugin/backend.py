@@ -112,6 +112,8 @@ class Backend(ABC):
         open_cost: The cost to its engines of extents unknown until run time, as a clause that follows its name; empty
             for none.
         refine: Refinements of quantized weights, unless the request names others.
+        floor: The SNR in decibels that each node in integers must leave at every output on the data, with file and line
+            of that rule; nodes that alone leave less are computed in floats. None for no such rule.
         arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
         files: Every file that it was loaded from; a change of one invalidates cached results. None if unknown.
         region_maxima: Maximum numbers of `nodes`, `inputs`, `outputs`, `constants` and `bytes` of weights of a region;
@@ -148,6 +150,7 @@ class Backend(ABC):
     widened: tuple[str, ...] = ()
     open_cost: str = ""
     refine: tuple[str, ...] = ()
+    floor: tuple[float, str] | None = None
     arithmetic: Literal["floats", "integers"] = "floats"
     files: tuple[Source, ...] | None = None
     region_maxima: Mapping[str, int] = MappingProxyType({})

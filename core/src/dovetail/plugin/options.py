@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.installed import DISTRIBUTION
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.node_request import NodeRequest
     from dovetail.planning.plan import Plan
+    from dovetail.planning.remark import Remark
     from dovetail.planning.request import Request
     from dovetail.plugin.compiled import CompiledModel
     from dovetail.plugin.context import Context
     from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.pass_ import Pass
 
+
+T = TypeVar("T")
 
 COMMANDS_WITH_OPTIONS = ("compile", "plan", "bisect", "check")
 """The commands that options may extend."""
@@ -41,21 +44,27 @@ Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
 typing obeys, or an element type such as `int16`, which the strategy of the node's backend may obey."""
 
 
+PHASES = ("begin", "observe", "choose", "fit", "finish", "judge", "publish")
+"""The phases of a compilation, in order: methods of `Option`."""
+
+
 @dataclass(frozen=True)
 class CompileJob:
     """One call of `dovetail.compile`, as options see it.
 
     Attributes:
         original: The source model, which must not be changed.
-        request: The request.
+        request: The request, as the phase `observe` left it.
         ctx: The context of the compilation.
         keywords: The keyword arguments that options own, including those of other options.
-        recognized: The existing result of the same request and model, or None; `proceed()` then returns it unchanged.
+        recognized: The existing result of the same request and model, or None; it stays as it is, and only the phases
+            `begin`, `judge` and `publish` see it.
         progress: Progress callback, called with (step, done, total), or None.
         keep: Must be called with a result before anything that may fail examines it: the command line saves it there. A
             second call with the same result does nothing; the return value of `dovetail.compile` is kept in any case.
         passes: The caller's own passes, in addition to those of plugins.
         tried: The engines that the result is tried on, by backend.
+        searched: Whether an option compares results on data to choose one of them.
         on_prepared: Called with the prepared model of the request, once, before anything is decided. Options add to it;
             these callbacks must not change the model, and end the compilation by raising a `DovetailError`.
     """
@@ -69,28 +78,43 @@ class CompileJob:
     keep: Callable[[CompiledModel], None]
     passes: Sequence[Pass] = ()
     tried: Mapping[str, str] = field(default_factory=dict)
+    searched: bool = False
     on_prepared: list[Callable[[Model], None]] = field(default_factory=list)
 
 
-class Proceed(Protocol):
-    """Compiles a job, inside the option that it is passed to; may be called any number of times."""
+class Compile(Protocol):
+    """Compiles a job; may be called any number of times."""
 
     def __call__(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         """Return the result.
 
         Args:
             asked: Overrides, obeyed wherever nothing forbids it.
-            request: A request that replaces the job's, such as one with another observer; this result then counts as
-                that of the job's request.
+            request: A request that replaces the job's, such as one for other scales; its result then counts as that of
+                the job's request.
         """
+
+
+class Observed(NamedTuple):
+    """What an option found out before the first compilation that counts.
+
+    Attributes:
+        request: The request to compile instead.
+        remarks: Its reasons, for the plan of the result.
+    """
+
+    request: Request
+    remarks: Sequence[Remark] = ()
 
 
 class Option(ABC):
     """A plugin's extension of a command and its Python function: `registry.option("hello", "acme.option:HELLO")`.
 
+    Compilation has phases (`PHASES`), in each of which the options act that implement it.
+
     Attributes:
         commands: The commands that it extends: `compile`, `plan`, `bisect` and `check`. The latter two build a request,
-            but call neither `compile` nor `planned`.
+            but call neither the phases nor `planned`.
         keywords: The keyword arguments of `dovetail.compile` and `dovetail.plan` that it owns.
     """
 
@@ -177,14 +201,68 @@ class Option(ABC):
             DovetailError: It cannot examine the plan.
         """
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Wrap the compilation; called for every compilation. The default only calls `proceed`.
+    def begin(self, job: CompileJob) -> AbstractContextManager[object] | None:
+        """Check the request, and return what holds during the compilation, such as workers; the first phase.
 
         Raises:
-            ResultError: The result is complete, but something is wrong with it; the error holds the result.
+            DovetailError: The request cannot be compiled as it is.
+        """
+        return None
+
+    def searches(self, job: CompileJob) -> bool:
+        """Return whether it compares results on data to choose one of them; some samples are kept apart for that."""
+        return False
+
+    def observe(self, job: CompileJob) -> Observed | None:
+        """Complete the request by what trials on data show, such as an observer; None to leave it as it is.
+
+        Raises:
+            DovetailError: The trials fail.
+        """
+        return None
+
+    def choose(self, job: CompileJob, compile: Compile) -> CompiledModel | None:
+        """Search for the result that the keywords ask for, such as one that meets a goal; None if they ask for nothing.
+
+        The first option that returns a result ends the phase, those whose keywords are given before the others. If none
+        does, the request is compiled as it is.
+
+        Raises:
+            ResultError: No result is what is asked for; the error holds the best one, with which the phases go on.
             DovetailError: The compilation fails.
         """
-        return proceed()
+        return None
+
+    def fit(self, job: CompileJob, compiled: CompiledModel) -> Request | None:
+        """Return a request to choose a result for instead, such as one of a smaller size; None if the result fits.
+
+        It is called again with the result of that.
+
+        Raises:
+            DovetailError: It cannot tell.
+        """
+        return None
+
+    def finish(self, job: CompileJob, compiled: CompiledModel) -> None:  # noqa: B027, it need not do anything
+        """Check the result that was found, and complete it, such as by files beside it, before it is kept.
+
+        Raises:
+            DovetailError: The result is not what was asked for.
+        """
+
+    def judge(self, job: CompileJob, compiled: CompiledModel) -> None:  # noqa: B027, it need not do anything
+        """Measure the result, and record in it what that shows.
+
+        Raises:
+            ResultError: The result is complete, but something is wrong with it.
+        """
+
+    def publish(self, job: CompileJob, compiled: CompiledModel) -> None:  # noqa: B027, it need not do anything
+        """Write something about the result once it is kept and judged, also if it is not what was asked for.
+
+        Raises:
+            ResultError: The result is complete, but this cannot be written.
+        """
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str] | None:
         """Convert its record to command-line words, such as `--fix-shape x:1x4`, for commands to be copied.
@@ -240,6 +318,8 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
     derived(option, found.title, Option)
+    if any("compile" in vars(cls) for cls in type(option).__mro__):
+        raise DovetailError(f"{found.title} has a method 'compile', instead of which there are {', '.join(PHASES)}")
     for attribute, names in (("commands", option.commands), ("keywords", option.keywords)):
         if not isinstance(names, tuple):
             raise DovetailError(f"{found.title}: '{attribute}' is no tuple of names")
@@ -250,6 +330,17 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
         if keyword in owners:
             raise DovetailError(f"{found.title} owns the keyword '{keyword}', which {owners[keyword]} has already")
     return found
+
+
+def returned(found: InstalledOption, value: object, kind: type[T], what: str) -> T:
+    """Check the type of what an option returned, and return it.
+
+    Raises:
+        DovetailError: It is something else.
+    """
+    if not isinstance(value, kind):
+        raise DovetailError(f"{found.title} gave {type(value).__name__} and no {what}", f"report it to {found.owner}")
+    return value
 
 
 @contextmanager

@@ -25,6 +25,7 @@ MODULES = {
     "dovetail.passes.rewrite_model": "dovetail_transforms.rewrite_model",
     "dovetail.plugin.Holding": "dovetail.plugin.QuantizedValue",
     "dovetail.plugin.Neighbour": "dovetail.plugin.Neighbor",
+    "dovetail.plugin.Proceed": "dovetail.plugin.Compile",
     "dovetail.plugin.RegionFormer": "dovetail.plugin.Partitioner",
     "dovetail.plugin.Unbuilt": "dovetail.plugin.LazyModel",
     "dovetail.plugin.receipts_folder": "dovetail.plugin.user_folder",

@@ -10,7 +10,7 @@ from dovetail.errors import UsageError
 from dovetail.plugin import Option
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompileJob
 
 KEYWORD = "runtime"
 OPENVINO_GENAI = "openvino-genai"
@@ -40,7 +40,7 @@ class _RuntimeOption(Option):
         """Return the keyword argument."""
         return {KEYWORD: args.runtime} if args.runtime else {}
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
+    def begin(self, job: CompileJob) -> None:
         """Refuse a single model; folders take the keyword away before their parts are compiled.
 
         Raises:
@@ -48,7 +48,6 @@ class _RuntimeOption(Option):
         """
         if job.keywords.get(KEYWORD) is not None:
             raise UsageError("--runtime is for folders of language models", "name the folder, or leave it out")
-        return proceed()
 
 
 RUNTIME = _RuntimeOption()

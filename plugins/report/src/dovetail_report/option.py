@@ -11,7 +11,7 @@ from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import Option
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompiledModel, CompileJob
 
 _NAME = "report.html"
 
@@ -39,22 +39,14 @@ class Reported(Option):
             )
         return {"report": args.report or args.output or _NAME}
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile, keep the result, and write the report on it.
+    def publish(self, job: CompileJob, compiled: CompiledModel) -> None:
+        """Write the report on the result.
 
         Raises:
-            ResultError: The result is complete, but the report cannot be written, or another option has raised it.
+            ResultError: The report cannot be written.
         """
-        path = job.keywords.get("report")
-        if not path:
-            return proceed()
-        try:
-            compiled = proceed()
-        except ResultError as error:
-            _write(error.compiled, Path(path), job)
-            raise
-        _write(compiled, Path(path), job)
-        return compiled
+        if path := job.keywords.get("report"):
+            _write(compiled, Path(path), job)
 
 
 def _write(compiled: CompiledModel, path: Path, job: CompileJob) -> None:

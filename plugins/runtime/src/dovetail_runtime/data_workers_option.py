@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dovetail.plugin import Option, load_plugins
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompileJob
 
 
 class DataWorkersOption(Option):
@@ -26,8 +28,9 @@ class DataWorkersOption(Option):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add nothing: `compile` has `--cluster`."""
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile with the workers.
+    @contextmanager
+    def begin(self, job: CompileJob) -> Iterator[None]:
+        """Have the workers for all that follows.
 
         Raises:
             UsageError: The executor is none.
@@ -39,7 +42,7 @@ class DataWorkersOption(Option):
         with workers_of(job.keywords.get("executor"), plugins) as (workers, notes), working_on(workers):
             for text in notes:
                 job.ctx.remark("missed", "", "data-workers", text)
-            return proceed()
+            yield
 
 
 DATA_WORKERS = DataWorkersOption()

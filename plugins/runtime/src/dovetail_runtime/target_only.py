@@ -12,7 +12,7 @@ from dovetail.plugin import Option
 from dovetail_runtime.engines import TARGET_ONLY
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompileJob
 
 _KEYWORD = "target_only"
 
@@ -58,11 +58,10 @@ class TargetOnly(Option):
         """Return the argument, which only `compile` has."""
         return ["--target-only"] if command == "compile" else []
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile without trying engines."""
+    def begin(self, job: CompileJob) -> None:
+        """Try no engines."""
         if TARGET_ONLY in job.request.options:
             job.ctx.try_engines = False
-        return proceed()
 
 
 TARGET = TargetOnly()

@@ -37,6 +37,7 @@ _FOUND: Mapping[str, Form] = {
             "verification": Fields({"broken": Flag(), "outputs": ListOf(_OUTPUT)}),
         }
     ),
+    "judge": Fields({"figure": Text(), "missed": ListOf(Text())}),
     "load": Fields({"bytes": SIZE, "engines": ListOf(Text()), "seconds": FiniteNumber(0)}),
     "segment": Fields({"engines": ListOf(Text())}),
 }  # fmt: skip

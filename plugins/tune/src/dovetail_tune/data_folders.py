@@ -1,4 +1,4 @@
-"""Data in two parts that workers read, in folders or where it lies: half of the samples calibrate, the others judge."""
+"""Data in parts that workers read, in folders or where it lies: to calibrate, to compare candidates, and to judge."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ Part: TypeAlias = "Path | FileItems"
 
 @dataclass(frozen=True)
 class DataFolders:
-    """Both parts of the data.
+    """The parts of the data.
 
     Attributes:
         calibrate: What candidates are compiled with.
-        judge: What accuracy is measured on.
-        text: Which samples judge, as a sentence, or why the same samples do both.
+        search: What candidates are compared with the original on.
+        judge: What the winner is judged on, which no candidate saw; None if nothing could be held back for that.
+        text: Which samples judge, as a sentence, or why none do.
         too_few: Why a goal that is not missed is not called met, as a clause; empty if enough samples judge.
     """
 
     calibrate: Part
-    judge: Part
+    search: Part
+    judge: Part | None
     text: str
     too_few: str = ""
 
     @property
     def place(self) -> str:
         """The path that workers have to see; empty if it is in another file system, of which fsspec knows."""
-        if isinstance(self.judge, FileItems):
-            return "" if is_remote(self.judge.path) else self.judge.path
-        return str(self.judge.resolve())
+        if isinstance(self.search, FileItems):
+            return "" if is_remote(self.search.path) else self.search.path
+        return str(self.search.resolve())
 
 
 def as_plain(part: Part) -> object:
@@ -57,7 +59,7 @@ def from_plain(part: str | Mapping[str, Any]) -> str | FileItems:
 
 
 def write_split(model: Model, data: object, folder: Path, run: Run, lies: bool = False) -> DataFolders:
-    """Write both parts of `data` as `.npz` files below `folder`; one batch is in memory at a time.
+    """Write the parts of `data` as `.npz` files below `folder`; one batch is in memory at a time.
 
     Args:
         model: The source model.
@@ -69,33 +71,34 @@ def write_split(model: Model, data: object, folder: Path, run: Run, lies: bool =
     Raises:
         DovetailError: The data does not match the model, holds no batch, or holds something other than arrays.
     """
-    split = split_data(model, data, run, halves=True)
+    split = split_data(model, data, run, searched=True)
     if not split.uses:
         raise DovetailError("the data holds no batch, so there is nothing to tune on", "give at least one sample")
     if lies and (parts := _where_it_lies(model, split)) is not None:
         return DataFolders(*parts, split.text, split.too_few)
-    calibrate, judge = folder / "calibrate", folder / "judge"
-    for part in (calibrate, judge):
-        part.mkdir(parents=True, exist_ok=True)
-        for old in part.glob("*.npz"):
+    uses = [use for use in Use if use in split.uses]
+    for use in uses:
+        (folder / use.value).mkdir(parents=True, exist_ok=True)
+        for old in (folder / use.value).glob("*.npz"):
             old.unlink()
-    judging = frozenset(number for number, use in enumerate(split.uses) if use is Use.JUDGMENT)
-    for part, samples in ((calibrate, frozenset(range(len(split.uses))) - judging), (judge, judging)):
+        samples = frozenset(number for number, one in enumerate(split.uses) if one is use)
         for number, (sample, arrays) in enumerate(split.read(samples), start=1):
             for name, array in arrays.items():
                 if not isinstance(array, np.ndarray):
                     raise DovetailError(f"'{name}' holds {type(array).__name__}, and only arrays can be tuned on")
             # Files of one recording share a name before their number, by which a search for a goal divides them again.
             recording = f"{sample:06}_" if split.unit == "recording" else ""
-            save_arrays(part / f"{recording}{number:06}.npz", arrays)
-    return DataFolders(calibrate, judge if split.judged else calibrate, split.text, split.too_few)
+            save_arrays(folder / use.value / f"{recording}{number:06}.npz", arrays)
+    calibrate, search, judge = (folder / use.value if use in uses else None for use in Use)
+    assert calibrate is not None, "whatever is divided calibrates"
+    return DataFolders(calibrate, search or calibrate, judge, split.text, split.too_few)
 
 
-def _where_it_lies(model: Model, split: DataSplit) -> tuple[FileItems, FileItems] | None:
-    """Return the files of both parts; None if data is not divided between files."""
+def _where_it_lies(model: Model, split: DataSplit) -> tuple[FileItems, FileItems, FileItems] | None:
+    """Return the files of the parts; None if data is not divided between files."""
     recordings = split.samples if split.unit == "recording" else ()
-    calibrate, judge = (file_items(model, split.part(use), recordings) for use in (Use.CALIBRATION, Use.JUDGMENT))
-    return (calibrate, judge) if calibrate is not None and judge is not None else None
+    calibrate, search, judge = (file_items(model, split.part(use), recordings) for use in Use)
+    return (calibrate, search, judge) if calibrate is not None and search is not None and judge is not None else None
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

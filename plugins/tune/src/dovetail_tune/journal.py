@@ -28,7 +28,7 @@ from dovetail_tune.outside_data import (
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
-_KINDS = "candidate", "race", "noise", "pairs", "segment", "border", "folder", "prediction"
+_KINDS = "candidate", "race", "judgment", "noise", "pairs", "segment", "border", "folder", "prediction"
 _ENTRY = Fields({"kind": Text(_KINDS), "name": Text()})
 _PLACE = FiniteNumber(0, 1 << 31, whole=True)
 _CANDIDATE = Fields({
@@ -44,6 +44,7 @@ _FORMS: Mapping[str, Form] = {
         "digest": Text(), "compile_seconds": FiniteNumber(0), "run_seconds": FiniteNumber(0),
     }),
     "race": Race({"memory": MapOf(SIZE)}),
+    "judgment": Fields({"figure": Text(), "missed": _NAMES}),
     "noise": Fields({"noise": ListOf(FiniteNumber(0))}),
     "pairs": Fields({"pairs": ListOf(TupleOf((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(FiniteNumber()))))}),
     "folder": Fields({

@@ -101,5 +101,5 @@ class LocalPool(WorkerPool):
 
 
 def _result_of(job: Job) -> str:
-    """Return the folder that tells what a job leaves in its process: that of a segment's outputs, or of a result."""
-    return str(job.get("outputs", job["folder"]))
+    """Return what a job leaves in its process: a segment's outputs, a result, or the judgment of one, by its folder."""
+    return f"{'judgment of ' if job['job'] == 'judge' else ''}{job.get('outputs', job['folder'])}"

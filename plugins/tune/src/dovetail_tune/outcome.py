@@ -30,7 +30,7 @@ class TunedCandidate:
         candidate: The candidate.
         seconds: Median seconds of a run; None if it was not timed.
         against: Ratio of its time to the baseline's; None for the baseline, and if it was not timed.
-        snr_db: Signal-to-noise ratio of the worst float output on samples that nothing was calibrated with.
+        snr_db: Signal-to-noise ratio of the worst float output on the samples that candidates are compared on.
         answers: Share of rows with the same largest element; None without rows of scores.
         bytes: Size of the files that are needed to run it.
         memory: Bytes by which its process grew when it was loaded and run; None unless it was in the last race.
@@ -88,6 +88,7 @@ class Tuned:
         compiled: The winner's result; None if there is no winner.
         not_tried: Names of candidates for which there was no time.
         notes: What limits the figures, as sentences.
+        judged: What the winner has on samples that no candidate saw, in words; empty if it was not judged on any.
         too_few: Why the goal is not called met although the winner does not miss it, as a clause; empty if it is met.
         certificate: How far the winner may be from the best plan, as a sentence; empty without one.
         front: Predicted plans that are the fastest for their noise, as (share of the host's time, SNR in dB).
@@ -99,6 +100,7 @@ class Tuned:
     compiled: CompiledModel | None = field(default=None, repr=False)
     not_tried: Sequence[str] = ()
     notes: list[str] = field(default_factory=list)
+    judged: str = ""
     too_few: str = ""
     certificate: str = ""
     front: Sequence[tuple[float, float]] = ()
@@ -124,8 +126,9 @@ class Tuned:
         how = "" if against is None else f", {1 / against.median:.2f} times as fast as the host alone"
         within = "fastest of those that do not miss the goal" if self.too_few else "fastest within the goal"
         line = f"{within}: {self.winner.candidate.name}{how}"
+        judged = f"on samples that no candidate saw: {self.judged}" if self.judged else ""
         too_few = f"the goal is not called met: {self.too_few}" if self.too_few else ""
-        return [line, *filter(None, (too_few, self.certificate))]
+        return [line, *filter(None, (judged, too_few, self.certificate))]
 
     @property
     def problem(self) -> str:
@@ -146,7 +149,8 @@ class Tuned:
         return {
             "model": self.model, "winner": self.winner.as_dict() if self.winner else None,
             "candidates": [entry.as_dict() for entry in self.entries], "notes": list(self.notes),
-            "not_tried": list(self.not_tried), "certificate": self.certificate, "too_few": self.too_few,
+            "not_tried": list(self.not_tried), "certificate": self.certificate,
+            "judged": self.judged, "too_few": self.too_few,
             "front": [[share, snr if math.isfinite(snr) else "inf"] for share, snr in self.front],
         }  # fmt: skip
 

@@ -16,12 +16,20 @@ from dovetail_tune.deadline import Deadline
 from dovetail_tune.journal import Journal
 from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, REPEATED, CandidateTrial
 from dovetail_tune.worker_pool import Pending, RaceMeasurement, WorkerPool
+from dovetail_tune.worker_process import WorkerError
 
 _ROUNDS, _SECONDS = 16, 1.5  # of a comparison with the baseline at least
 _TOLERANCE = 0.5  # half as slow again needs no closer look
 _TIME_UP = "not tried to the end: the time was up"
 _SHARE = 0.5  # of the time that is left, what one candidate may take
 _LIKE_BASELINE = 3.0  # times what the baseline took, which every candidate may take
+
+
+class Judgment(NamedTuple):
+    """What a result has on samples that no candidate saw: its figure in words, and the goals that it misses."""
+
+    figure: str
+    missed: Sequence[str]
 
 
 class _Submitted(NamedTuple):
@@ -94,9 +102,38 @@ class TrialRunner:
         streams = {"streams": callers} if callers > 1 else {}
         return {
             "job": kind, "candidate": candidate.as_dict(), "model": str(self.model), "goals": dict(self.goals),
-            "calibrate": as_plain(self.data.calibrate), "judge": as_plain(self.data.judge),
+            "calibrate": as_plain(self.data.calibrate), "search": as_plain(self.data.search),
             "folder": str(self.folder_of(candidate)), "threads": candidate.threads, **streams,
         }  # fmt: skip
+
+    @property
+    def loading_seconds(self) -> float:
+        """What loading a result in a new process takes, as far as that is known; 0 if it is not."""
+        return self.load_seconds or self.baseline_seconds
+
+    def judged(self, candidate: Candidate) -> Judgment | None:
+        """Judge the result of a candidate on the samples that no candidate saw; None if there are none, or no time.
+
+        Raises:
+            WorkerError: The result cannot be run.
+        """
+        if self.data.judge is None:
+            return None
+        known = self.journal.find("judgment", candidate.name)
+        if known is None:
+            if self.deadline.remaining < self.loading_seconds:
+                return None
+            job = {**self.job("judge", candidate), "judge": as_plain(self.data.judge)}
+            try:
+                answer = self.pool.prepare(job, self.deadline)()
+            except TimeoutError:
+                return None
+            if answer.failed:
+                if self.deadline.is_over:
+                    return None
+                raise WorkerError(answer.failed[""])
+            known = self.journal.record("judgment", candidate.name, **answer.found[""])
+        return Judgment(known["figure"], tuple(known["missed"]))
 
     def _recalled(self, candidate: Candidate) -> CandidateTrial | None:
         """Return what the journal says about a candidate; None if it was not tried, or its result is gone."""

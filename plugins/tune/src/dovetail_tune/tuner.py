@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
+    from dovetail_tune.data_folders import DataFolders
+
 _FINALISTS = 4  # results that are loaded at the same time in the last race
 _MEASUREMENTS = 3  # of the last race, each in fresh processes
 _ROUNDS = 20  # of a measurement
@@ -33,6 +35,7 @@ _TOLERANCE = 0.03  # a difference that is not worth a longer race
 _GRACE = 120.0  # seconds of a measurement of the last race, where there is no budget
 _TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which options and mixtures are no longer tried
 _SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
+_JUDGED = 2  # results that the samples which judge may see, besides the baseline
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
 
@@ -59,7 +62,7 @@ class Tuner:
         self._progress = progress
         self._trials: dict[str, CandidateTrial] = {}
         self._done, self._total = 0, len(candidates.found) + 1
-        self._notes = [runner.data.text]
+        self._notes = [_about_samples(runner.data)]
         self._certified: Mixing | None = None
         self._doubts: dict[str, str] = {}  # about mixtures that did not take what was predicted
 
@@ -215,10 +218,8 @@ class Tuner:
 
     def _with_time(self, finalists: Sequence[CandidateTrial]) -> Sequence[CandidateTrial]:
         """Return as many finalists, the best ones, as can be loaded and timed in what is left; none instead of one."""
-        left, each = (
-            self._runner.deadline.remaining - _SECONDS,
-            self._runner.load_seconds or self._runner.baseline_seconds,
-        )
+        each = self._runner.loading_seconds
+        left = self._runner.deadline.remaining - _SECONDS - each  # the winner is loaded once more, and judged
         number = int(left / each) if each and left < math.inf else _FINALISTS
         return finalists[:number] if number >= min(2, len(finalists)) else ()
 
@@ -270,13 +271,15 @@ class Tuner:
         for name, why in self._candidates.absent.items():
             self._notes.append(f"{name} does not compete: {why}")
         raced = [e for e in entries if e.candidate.name in result.turns and e.meets]
-        winner = winner_of(raced, result) if raced else winner_of_comparisons([e for e in entries if e.meets])
-        if winner is not None and not raced:
+        winner, judged = self._judged_winner(entries, raced, result)
+        if winner is not None and winner not in raced:
             self._notes.append("the time was up before the last race, so that the quick comparisons decide")
+        too_few = self._runner.data.too_few
         if winner is not None:
-            too_few = self._runner.data.too_few
+            if not judged and not too_few:
+                too_few = "no time was left to judge the result on samples that no candidate saw"
             winner.remark = "the fastest that does not miss the goal" if too_few else "the fastest within the goal"
-            self._notes += doubts_of(winner, raced, result)
+            self._notes += doubts_of(winner, [e for e in raced if e.meets], result) if winner in raced else []
         self._notes += slower_integers(entries, self._candidates, winner)
         not_tried = [name for name, trial in self._trials.items() if trial.status == NOT_TRIED]
         if not_tried:
@@ -289,10 +292,36 @@ class Tuner:
             winner,
             not_tried=tuple(not_tried),
             notes=self._notes,
-            too_few=self._runner.data.too_few,
+            judged=judged,
+            too_few=too_few,
             certificate=self._certificate(winner),
             front=() if self._certified is None else self._certified.front,
         )
+
+    def _judged_winner(
+        self, entries: Sequence[TunedCandidate], raced: list[TunedCandidate], result: RaceResult
+    ) -> tuple[TunedCandidate | None, str]:
+        """Return the fastest entry that meets the goals on the samples that no candidate saw, and its figure there.
+
+        At most two entries are shown to these samples, and then the baseline, or they would choose the winner.
+        """
+        tries = 0
+        while True:
+            meeting = [entry for entry in entries if entry.meets]
+            if tries == _JUDGED:
+                meeting = [entry for entry in meeting if entry.candidate.is_baseline]
+            running = [entry for entry in raced if entry in meeting]
+            winner = winner_of(running, result) if running else winner_of_comparisons(meeting)
+            if winner is None:
+                return None, ""
+            judgment = self._runner.judged(winner.candidate)
+            if judgment is None:
+                return winner, ""
+            if not judgment.missed:
+                return winner, judgment.figure
+            tries += 1
+            winner.meets = False
+            winner.remark = f"on samples that no candidate saw: {'; '.join(judgment.missed)}"
 
     def _quick_seconds(self) -> float | None:
         """Return the seconds of the baseline by the quick comparisons; None without any."""
@@ -323,6 +352,12 @@ class Tuner:
             text = deadline.text or (f" (about {left:.0f} s to go)" if left else "")
             self._progress(f"{what}{text}", self._done, self._total)
         self._done = min(self._done + 1, self._total)
+
+
+def _about_samples(data: DataFolders) -> str:
+    if data.judge is None:
+        return data.text
+    return f"the table compares candidates on other samples than the winner's: its {data.text}"
 
 
 def _remark(trial: CandidateTrial) -> str:

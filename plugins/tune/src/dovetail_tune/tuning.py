@@ -63,8 +63,8 @@ def tune(
 ) -> Tuned:
     """Find the fastest plan of `model` that meets the accuracy goals, by measuring.
 
-    Candidates are compiled and run in processes of their own, with half of the samples; the other half judges them.
-    Speed is compared in pairs, in alternating turns.
+    Candidates are compiled and run in processes of their own. Half of the samples calibrate them, a quarter compares
+    them, and the winner is judged on the rest, which no candidate saw. Speed is compared in pairs, in turns.
 
     Args:
         model: A model or its path.

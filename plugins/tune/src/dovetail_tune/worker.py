@@ -1,7 +1,7 @@
 """The child process: reads jobs as lines of JSON, and answers each with one line.
 
-Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `segment` compiles a part of a model; `load`
-loads a saved result; `time` runs what was compiled or loaded last.
+Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `judge` measures that of a saved result;
+`segment` compiles a part of a model; `load` loads a saved result; `time` runs what was compiled or loaded last.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Jobs:
         self._feeds: dict[str, np.ndarray] = {}
 
     def prepare(self, job: Job) -> dict[str, Any]:
-        """Compile a candidate on samples that calibrate, save it, and compare it with the original on the others."""
+        """Compile a candidate on samples that calibrate, save it, and compare it with the original on other samples."""
         import dovetail
         from dovetail_verify.accuracy.goals import Goals
 
@@ -56,8 +56,8 @@ class Jobs:
         candidate, goals = job["candidate"], Goals(**job["goals"])
         margin = candidate["margin"]
         accuracy: dict[str, Any] = {"verify": False}
-        if margin:  # the table compares with floats
-            accuracy = {**goals.tightened(margin).as_dict(), "compare_floats": False}
+        if margin:
+            accuracy = goals.tightened(margin).as_dict()
         begun = time.perf_counter()
         self._compiled = compiled = dovetail.compile(
             job["model"], candidate["backends"], high=candidate["high"], pins=candidate["pins"],
@@ -69,7 +69,7 @@ class Jobs:
             return {"digest": digest}
         compiled.save(job["folder"])
         _use(compiled, job)
-        compared = dovetail.verify(job["model"], compiled, from_plain(job["judge"]), plugins=self._plugins)
+        compared = dovetail.verify(job["model"], compiled, from_plain(job["search"]), plugins=self._plugins)
         gc.collect()  # sessions of earlier candidates, so that their memory and threads are not there while timing
         self._feeds = self._timed_inputs(job)
         return {
@@ -77,6 +77,18 @@ class Jobs:
             "missed": list(map(str, goals.missed(compared))), "doubts": goals.doubts(compared),
             "bytes": _size(Path(job["folder"])), "coverage": compiled.coverage(), "engines": _engines(compiled),
         }  # fmt: skip
+
+    def judge(self, job: Job) -> dict[str, Any]:
+        """Compare a saved result with the original on samples that no candidate saw."""
+        import dovetail
+        from dovetail_verify.accuracy.goals import Goals, worst_of
+
+        from dovetail_tune.data_folders import from_plain
+
+        compiled = dovetail.load(job["folder"], self._plugins)
+        _use(compiled, job)
+        compared = dovetail.verify(job["model"], compiled, from_plain(job["judge"]), plugins=self._plugins)
+        return {"figure": worst_of(compared), "missed": list(map(str, Goals(**job["goals"]).missed(compared)))}
 
     def load(self, job: Job) -> dict[str, Any]:
         """Load a saved result, and run it once."""
@@ -136,7 +148,7 @@ class Jobs:
             return {"seconds": [_seconds(lambda: together(runs)) / (runs * callers)]}
 
     def _timed_inputs(self, job: Job) -> dict[str, np.ndarray]:
-        """Return the first batch of the samples that judge, in the extents of the result."""
+        """Return the first batch of the samples that candidates are compared on, in the extents of the result."""
         import dovetail
         from dovetail_runtime.data.batches import batches, fitted
 
@@ -144,7 +156,7 @@ class Jobs:
 
         original = dovetail.open(job["model"], self._plugins)
         made = self._compiled.model if self._compiled is not None else original
-        feeds, _ = next(batches(original, from_plain(job["judge"]), made, whole=True))
+        feeds, _ = next(batches(original, from_plain(job["search"]), made, whole=True))
         return dict(fitted(made, feeds))
 
 
@@ -208,7 +220,13 @@ def main() -> None:
     end_with_parent()
     plugins = load_plugins(block=sys.argv[1:])
     jobs = Jobs(plugins, time.monotonic() - begun)
-    table = {"prepare": jobs.prepare, "load": jobs.load, "segment": jobs.segment, "time": jobs.time}
+    table = {
+        "prepare": jobs.prepare,
+        "judge": jobs.judge,
+        "load": jobs.load,
+        "segment": jobs.segment,
+        "time": jobs.time,
+    }
     for line in sys.stdin:
         print(json.dumps(answer(table, line)), file=answers, flush=True)
 

@@ -8,7 +8,7 @@ from dovetail_verify.compare import (
     RunFunction as RunFunction,
     verify as verify,
 )
-from dovetail_verify.held_out import data_of_search as data_of_search
+from dovetail_verify.held_out import data_of_search as data_of_search, judged as judged
 from dovetail_verify.functions import layers_of_request as layers_of_request
 from dovetail_verify.layers import MeasuredLayer as MeasuredLayer
 from dovetail_verify.runners import reference_runner as reference_runner, source_runner as source_runner

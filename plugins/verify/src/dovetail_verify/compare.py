@@ -50,7 +50,6 @@ class OutputVerification:
         cautious: The outputs with figures that similar batches are unlikely to fall below; see `Spread`.
         held_back: The part of the data that the figures cover, as a sentence; empty if they cover all that was given.
         too_few: Why a goal that is not missed is not called met, as a sentence.
-        pace: Whether integers make the result faster than floats here, as a sentence; empty if that was not measured.
         spread_db: The largest standard deviation of the SNR of single batches at any output, in decibels.
         doubts: Objections to a goal by the labels, and to figures by the original itself, as sentences.
         engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
@@ -68,7 +67,6 @@ class OutputVerification:
     held_back: str = ""
     too_few: str = ""
     spread_db: float = 0.0
-    pace: str = ""
     doubts: list[str] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)
 
@@ -120,7 +118,7 @@ class OutputVerification:
     def notes(self) -> list[str]:
         """Caveats about the figures."""
         random = ["random inputs prove little about real ones; --data measures on those"] if self.random else []
-        return [*random, *filter(None, (self.held_back, self.too_few, self.pace)), *self.doubts, *self.cut]
+        return [*random, *filter(None, (self.held_back, self.too_few)), *self.doubts, *self.cut]
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data; numbers that are not finite become strings, because JSON has none."""
@@ -129,7 +127,7 @@ class OutputVerification:
         return {"batches": self.batches, "random": self.random, "engines": self.engines,
                 "input_shapes": shapes, "broken": self.broken,
                 "outputs": outputs, "missed": list(map(str, self.missed)), "warnings": self.warnings,
-                "measured_on": self.held_back, "too_few": self.too_few, "pace": self.pace,
+                "measured_on": self.held_back, "too_few": self.too_few,
                 **({"layers": self.layers.as_dict()} if self.layers is not None else {})}  # fmt: skip
 
     def saturation(self) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import AnyModel, named_backends, requested
-from dovetail.compiler import Driver, OptionChain
+from dovetail.compiler import Driver, OptionPhases
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.planning import HOST
@@ -155,7 +155,7 @@ def bisect(
         raise UsageError(f"{runs} runs rank nothing", "leave --runs out, or give a number above 0")
     goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     plugins = plugins or load_plugins()
-    chosen = OptionChain(plugins.registry, options, "bisect")
+    chosen = OptionPhases(plugins.registry, options, "bisect")
     request = requested(
         named_backends(backends, plugins), data=data, keep_io_types=keep_io_types, freeze_inputs=freeze_inputs,
         strategy=strategy, solver=solver, costs=costs, pins=pins, edits=edits, low=low, high=high,

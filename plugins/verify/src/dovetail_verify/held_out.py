@@ -16,7 +16,7 @@ from dovetail_verify.runners import source_runner
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import Asked, CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import Compile, CompiledModel, CompileJob
 
     from dovetail_verify.compare import OutputVerification
 
@@ -28,66 +28,69 @@ class HeldOut:
     """The parts of a job's data, and the compilation on one of them.
 
     Args:
-        job: The compilation; its request has data.
-        proceed: Compiles it.
-        searched: Whether a search needs a part of its own.
+        job: The compilation, whose data is divided (`divided`).
+        compile: Compiles it.
 
     Attributes:
         split: The parts.
         request: The job's request with the data that calibrates.
         search, judgment: The parts that a search sees, and that judge.
-
-    Raises:
-        DovetailError: The data does not match the model.
     """
 
-    def __init__(self, job: CompileJob, proceed: Proceed, searched: bool):
-        self._job, self._proceed = job, proceed
-        divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched))
-        self.split = divided.split
-        self.request = replace(job.request, data=divided.calibration)
+    def __init__(self, job: CompileJob, compile: Compile):
+        parts = divided(job)
+        self._job, self.compile, self.split = job, compile, parts.split
+        self.request = (
+            job.request if job.request.data is parts.calibration else replace(job.request, data=parts.calibration)
+        )
         self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
 
-    def compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        """Compile on the part that calibrates, as `Proceed` does; the plan names the data as it was given."""
-        compiled = self._proceed(asked, request or self.request)
-        if compiled.plan.request is not None:
-            compiled.plan.request = replace(compiled.plan.request, data=self._job.request.data).recorded()
-        record_use(compiled, self._job.request.data, self.split)
-        return compiled
-
-    def judged(self, compiled: CompiledModel, shapes: Mapping[str, Sequence[int]]) -> OutputVerification:
-        """Compare a result with the original on the part that judges.
-
-        Args:
-            compiled: The result.
-            shapes: Shapes of inputs by name that the model leaves open.
-
-        Raises:
-            DovetailError: One of both cannot be run.
-        """
-        from dovetail_verify.parts import compared
-
-        job = self._job
-        found = compared(job.original, compiled, self.judgment, shapes, job.progress, job.ctx)
-        if any(node.backend != HOST for node in compiled.plan.nodes):
-            found.held_back = self.split.text
-        return found
+    def judged(self, compiled: CompiledModel) -> OutputVerification:
+        """See `judged`."""
+        return judged(self._job, compiled)
 
 
 @dataclass(frozen=True)
-class _Divided:
-    """The parts of a job's data, and the one that calibrates: one object, for which measurements are kept."""
+class Divided:
+    """The parts of a job's data, and the one that calibrates: one object, for which measurements are kept.
+
+    Attributes:
+        split: The parts.
+        calibration: What calibrates.
+    """
 
     split: DataSplit
     calibration: object
 
-    @classmethod
-    def of(cls, job: CompileJob, searched: bool) -> _Divided:
-        run = source_runner(job.original, job.ctx)
-        split = split_data(job.original, job.request.data, run, searched, fixed=fixed_shapes(job.request))
-        job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
-        return cls(split, calibration)
+
+def divided(job: CompileJob) -> Divided:
+    """Return the parts of a job's data, which is divided once.
+
+    Raises:
+        DovetailError: The data does not match the model.
+    """
+    if (known := job.ctx.kept.get(Divided)) is not None:
+        return known
+    run = source_runner(job.original, job.ctx)
+    split = split_data(job.original, job.request.data, run, job.searched, fixed=fixed_shapes(job.request))
+    job.ctx.measured.data = calibration = split.part(Use.CALIBRATION)
+    return job.ctx.kept.put(Divided(split, calibration))
+
+
+def judged(job: CompileJob, compiled: CompiledModel) -> OutputVerification:
+    """Compare what the engines of a result compute with the original, on the part of the data that judges.
+
+    Raises:
+        DovetailError: One of both cannot be run.
+    """
+    from dovetail_verify.parts import compared
+
+    split = divided(job).split
+    judgment = split.part(Use.JUDGMENT)
+    found = compared(job.original, compiled, judgment, {}, job.progress, job.ctx)
+    if any(node.backend != HOST for node in compiled.plan.nodes):
+        found.held_back = split.text
+    return found
 
 
 def data_of_search(job: CompileJob) -> tuple[object, object]:
@@ -100,8 +103,8 @@ def data_of_search(job: CompileJob) -> tuple[object, object]:
     """
     if job.keywords.get("verify") is False:
         return job.request.data, job.request.data
-    divided = job.ctx.kept.get(_Divided) or job.ctx.kept.put(_Divided.of(job, searched=True))
-    return divided.calibration, divided.split.part(Use.SEARCH)
+    parts = divided(job)
+    return parts.calibration, parts.split.part(Use.SEARCH)
 
 
 def record_use(compiled: CompiledModel, data: object, split: DataSplit | None = None) -> None:

@@ -20,7 +20,7 @@ from dovetail_verify.accuracy.trials import CachedOriginal
 from dovetail_verify.batch_differences import by_batch
 from dovetail_verify.compare import summed, verify
 from dovetail_verify.metrics import DifferenceSums
-from dovetail_verify.runners import reference_runner, runner, source_runner
+from dovetail_verify.runners import exact_runner, reference_runner, runner, source_runner
 from dovetail_verify.sent_results import can_be_sent, packed, unpacked
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def verified_in_parts(
     Args:
         workers: The processes.
         original, result, data, progress, others: See there.
-        sent: Send a result that is not saved.
+        sent: The result is a trial: sent where it is not saved, and run as its plan says (`exact_runner`).
 
     Returns:
         The comparison; None where the workers do not find the files: a model in memory, a result that is neither saved
@@ -82,7 +82,7 @@ def verified_in_parts(
     parts = workers.divided(original, data) if source is not None and (folder is not None or sends) else []
     if not parts or source is None or original.revision:
         return None
-    both = {"original": str(source.absolute()), "result": folder and str(folder)}
+    both = {"original": str(source.absolute()), "result": folder and str(folder), "exact": sent}
     tasks = [{**both, "data": part.as_dict()} for part in parts]
     answers = workers.run(verify_part, tasks, packed(result) if sends else b"", progress, "verify, parts")
     try:
@@ -120,12 +120,13 @@ def verify_part(text: str, model: bytes) -> str:
 
 def _verified(task: Mapping[str, Any], sent: bytes) -> dict[str, Any]:
     from dovetail import api
+    from dovetail.passes import Context, Request
 
     plugins = plugins_without(tuple(task["blocked"]))
     folder, path = task["result"], Path(task["original"])
     result = unpacked(sent, plugins).compiled if folder is None else api.load(folder, plugins)
     original, run = _original(path, _state_of(path), plugins)
-    runs = run, runner(result)
+    runs = run, exact_runner(result, Context(Request(), plugins=plugins)) if task["exact"] else runner(result)
     said: list[str] = []
     found: list[tuple[int, dict[str, Any]]] = []
     items = FileItems.from_dict(task["data"])

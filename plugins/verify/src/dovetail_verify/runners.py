@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
+from dovetail.plugin.loading import TRIAL, artifact_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -117,11 +118,34 @@ def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict
     return lambda feeds: dequantized_outputs(model, compiled.run(fitted(model, quantized_inputs(model, feeds))))
 
 
+def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return a function that computes what the plan of a result says, on any machine alike but for the order of sums.
+
+    The host runs the nodes without its optimizations: integers are converted to floats for each product, and 16-bit
+    floats are rounded where the model has them. An engine may fuse and round otherwise, depending on the CPU. Programs
+    of a vendor, and nodes that only an engine knows, are run by their engines.
+
+    Args:
+        compiled: The result.
+        ctx: A context with the host.
+    """
+    from dovetail_runtime.data.batches import fitted
+    from dovetail_runtime.data.quantized_ends import dequantized_outputs, quantized_inputs
+    from dovetail_runtime.nested_graphs import with_nodes
+
+    if any(artifact_of(node) for node in compiled.model.nodes()):
+        return runner(compiled)
+    model = with_nodes(compiled)
+    try:
+        run = reference_runner(model, ctx, {"optimize": "none", "share_weights": True})
+    except DovetailError:
+        return runner(compiled)
+    return lambda feeds: dequantized_outputs(model, run(fitted(model, quantized_inputs(model, feeds))))
+
+
 @contextmanager
 def searching() -> Iterator[None]:
     """Mark what is compiled inside of the block as trials of a search; see `dovetail.plugin.Emitter.matches_plan`."""
-    from dovetail.plugin.loading import TRIAL
-
     token = TRIAL.set(True)
     try:
         yield

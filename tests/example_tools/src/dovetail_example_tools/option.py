@@ -20,14 +20,11 @@ class Greeted(Option):
     def recorded(self, keywords):
         return {"who": keywords["hello"]} if keywords.get("hello") else {}
 
-    def compile(self, job, proceed):
-        compiled = proceed()
-        who = job.keywords.get("hello")
-        if who and job.recognized is None:
+    def finish(self, job, compiled):
+        if who := job.keywords.get("hello"):
             from dovetail_example_tools.greeting import hello
 
             compiled.files["hello.txt"] = f"{hello(who)}: {compiled.coverage()}\n"
-        return compiled
 
 
 GREETED = Greeted()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plugin import Option
+from dovetail.plugin import Observed, Option
 
 from dovetail_bpu_int8.bpu_requests import OPTION, check_used, requests_of
-from dovetail_bpu_int8.calibration_search import best_request, remark_of, wants_search, with_scheme_of_plan
-from dovetail_bpu_int8.mixed_precision_search import checked_goal, climb
+from dovetail_bpu_int8.calibration_search import best_request, remarks_of, wants_search, with_scheme_of_plan
+from dovetail_bpu_int8.mixed_precision_search import check_ladder, check_recorded, checked_goal, climb
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.plugin import Asked, CompiledModel, CompileJob, NodeRequest, Proceed
+    from dovetail.plugin import Compile, CompiledModel, CompileJob, NodeRequest
 
 
 class BpuOption(Option):
@@ -124,33 +124,62 @@ class BpuOption(Option):
         """Return the formats and places that the files and `--int16` ask for."""
         return requests_of(recorded)
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Choose an observer if none was chosen, and compile, step by step with a ladder.
+    def begin(self, job: CompileJob) -> None:
+        """Check that there is data to calibrate with, and that a ladder can be climbed.
 
         Raises:
             DovetailError: A YAML file of the vendor's tools has no calibration data, and none was given.
             UsageError: The ladder lacks data, or conflicts with the request.
-            GoalError: The last step of the ladder misses the goal.
-            DovetailError: The BPU is the only requested backend, and no node can be placed on it.
         """
-        goal = checked_goal(job.keywords.get("ladder"))
+        if checked_goal(job.keywords.get("ladder")) is not None:
+            check_ladder(job)
         lacking = job.request.options.get(OPTION, {}).get("no_data")
         if lacking and job.recognized is None and job.request.plan is None:
             from dovetail_bpu_int8.vendor.asked import OTHER_DATA
 
             raise DovetailError(lacking, OTHER_DATA)
-        if job.recognized is None and wants_search(job):
-            best, cosines = best_request(job)
 
-            def chosen(asked: Asked | None = None, request: Request | None = best) -> CompiledModel:
-                compiled = proceed(asked, request)
-                remark_of(compiled, cosines)
-                return compiled
-        else:
-            chosen = proceed
-        compiled = chosen() if goal is None else climb(job, chosen, goal)
+    def searches(self, job: CompileJob) -> bool:
+        """Return whether observers are compared."""
+        return wants_search(job)
+
+    def observe(self, job: CompileJob) -> Observed | None:
+        """Choose an observer if none was chosen.
+
+        Raises:
+            DovetailError: The model cannot be compiled.
+        """
+        if not wants_search(job):
+            return None
+        best, cosines = best_request(job)
+        return Observed(replace(best, data=job.request.data), remarks_of(cosines))
+
+    def choose(self, job: CompileJob, compile: Compile) -> CompiledModel | None:
+        """Climb the ladder, step by step.
+
+        Raises:
+            GoalError: The last step of the ladder misses the goal.
+        """
+        goal = checked_goal(job.keywords.get("ladder"))
+        return None if goal is None else climb(job, compile, goal)
+
+    def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
+        """Check that the BPU has something to do.
+
+        Raises:
+            DovetailError: The BPU is the only requested backend, and no node can be placed on it.
+        """
         check_used(job.request, compiled)
-        return compiled
+
+    def judge(self, job: CompileJob, compiled: CompiledModel) -> None:
+        """Check whether a recognized result missed the goal of its ladder.
+
+        Raises:
+            GoalError: It did.
+        """
+        goal = checked_goal(job.keywords.get("ladder"))
+        if goal is not None and job.recognized is not None:
+            check_recorded(job, compiled, goal)
 
 
 BPU = BpuOption()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
     from dovetail.planning import Plan
-    from dovetail.plugin import CompiledModel, CompileJob, Proceed
+    from dovetail.plugin import CompileJob
 
 
 OPTION = "tensorrt"
@@ -112,14 +112,13 @@ class ProfileOption(Option):
         words = [word for name, points in texts for word in ("--profile", ":".join((name, *points)))]
         return [*words, *(("--workspace", str(recorded[WORKSPACE])) if WORKSPACE in recorded else ())]
 
-    def compile(self, job: CompileJob, proceed: Proceed) -> CompiledModel:
-        """Compile; the emitter reads the recorded option.
+    def begin(self, job: CompileJob) -> None:
+        """Check that some backend uses the options; the emitter reads what is recorded.
 
         Raises:
             UsageError: No backend makes engines.
         """
         _check_backends(job.ctx, job.keywords)
-        return proceed()
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Check that some backend uses the options.

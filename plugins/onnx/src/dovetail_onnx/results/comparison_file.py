@@ -55,12 +55,11 @@ class SavedComparison:
 
 
 def comparison_text(found: Verification) -> str:
-    """Return the text of a comparison. What it says of times is left out: equal results have equal files."""
-    figures = {key: value for key, value in found.as_dict().items() if key not in ("pace", "layers")}
-    pace = found.as_dict().get("pace", "")
+    """Return the text of a comparison."""
+    figures = {key: value for key, value in found.as_dict().items() if key != "layers"}
     document = {
         "figures": figures, "lines": found.lines(), "short": found.short(), "advice": found.advice,
-        "notes": [note for note in found.notes if note != pace], "warnings": list(found.warnings),
+        "notes": list(found.notes), "warnings": list(found.warnings),
         "missed": list(map(str, found.missed)), "broken": found.broken,
     }  # fmt: skip
     return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -135,7 +135,6 @@ def split_data(
     data: object,
     run: Run,
     searched: bool = False,
-    halves: bool = False,
     fixed: Mapping[str, Sequence[int]] | None = None,
 ) -> DataSplit:
     """Divide data between independent samples; the same data is always divided in the same way.
@@ -149,7 +148,6 @@ def split_data(
         data: See `dovetail_runtime.data.sources.read_data`; it is read anew for each part.
         run: Runs the model, to find out whether rows are independent.
         searched: Whether a search needs a part of its own; otherwise its samples calibrate.
-        halves: Whether half of the samples judge, rather than a quarter.
         fixed: Shapes by name that the result has where the model leaves them open.
 
     Raises:
@@ -158,7 +156,7 @@ def split_data(
     names = [name_of(v) for v in required_inputs(model.graph)], [name_of(v) for v in optional_inputs(model.graph)]
     read_items = partial(data_items, data, *names)
     origins = [where for _, where in read_items()]
-    divided = partial(_uses, searched=searched, halves=halves)
+    divided = partial(_uses, searched=searched)
     if len(origins) >= ENOUGH:
         groups, unit = list(range(len(origins))), "batch"
         if isinstance(data, (str, Path)):
@@ -231,19 +229,19 @@ def _rows(
         yield piece[0], _merged(*parts)
 
 
-def _uses(total: int, searched: bool, halves: bool) -> list[Use]:
+def _uses(total: int, searched: bool) -> list[Use]:
     """Return the use of each of a sequence of samples; long ones are divided in a few rounds, one after the other."""
     rounds = max(1, min(_MOST_ROUNDS, total // _ROUND))
     ends = [total * (number + 1) // rounds for number in range(rounds)]
-    return [use for begin, end in zip([0, *ends], ends) for use in _round(end - begin, searched, halves)]
+    return [use for begin, end in zip([0, *ends], ends) for use in _round(end - begin, searched)]
 
 
-def _round(total: int, searched: bool, halves: bool) -> list[Use]:
+def _round(total: int, searched: bool) -> list[Use]:
     """Return the uses of a few samples: first those that calibrate, last those that judge."""
     if total < 2:
         return [Use.CALIBRATION] * total
-    enough = ENOUGH if searched or halves else 1
-    judging = max(total // (2 if halves else 4), enough if total >= enough + 2 else 1)
+    enough = ENOUGH if searched else 1
+    judging = max(total // 4, enough if total >= enough + 2 else 1)
     searching = max(1, (total - judging + 1) // 3) if searched and total > 2 else 0
     parts = (Use.CALIBRATION, total - judging - searching), (Use.SEARCH, searching), (Use.JUDGMENT, judging)
     return [use for use, number in parts for _ in range(number)]

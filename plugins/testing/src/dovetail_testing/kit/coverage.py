@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import dovetail
 from dovetail.api import named_backends, requested
-from dovetail.compiler import Driver, OptionChain
+from dovetail.compiler import Driver, OptionPhases
 from dovetail.ir import name_of, reads_of
 from dovetail.passes import Context
 from dovetail.planning import get_placement, operator_name
@@ -117,7 +117,7 @@ def coverage(
     """
     plugins = plugins or dovetail.load_plugins()
     (named,) = named_backends(backend, plugins)
-    chosen = OptionChain(plugins.registry, {"fix_shapes": fix_shapes} if fix_shapes else {}, "plan")
+    chosen = OptionPhases(plugins.registry, {"fix_shapes": fix_shapes} if fix_shapes else {}, "plan")
     common = requested(named, **options)
     found = Coverage(common.backends[0].name)
     operators: dict[str, MissingOperator] = {}

@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from dovetail.planning import IN_FLOATS, Remark, parse_pin
+from dovetail.errors import DovetailError
+from dovetail.planning import HOST, IN_FLOATS, Remark, parse_pin
+from dovetail_commands.request import command_text
 from dovetail_runtime.engines import engines_of
 
-from dovetail_verify.accuracy.raising import EXHAUSTIVE, Limits, Raised, meet_goals
+from dovetail_verify.accuracy.goals import worst_of
+from dovetail_verify.accuracy.raising import Raised, meet_goals
 from dovetail_verify.accuracy.trials import LOW_FLOATS, integer_nodes
 from dovetail_verify.accuracy.trials_of_request import trials_of
-from dovetail_verify.floats_instead import FLOATS_INSTEAD
+from dovetail_verify.compare import verify
+from dovetail_verify.runners import exact_runner, source_runner
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import CompiledModel, CompileJob
+    from dovetail.plugin import CompileJob
 
     from dovetail_verify.accuracy.goals import Goals
-    from dovetail_verify.floats_instead import FloatsInstead
     from dovetail_verify.held_out import HeldOut
 
+_EVERY_NODE = "*"
 
-def meet_goals_over_formats(
-    job: CompileJob,
-    held_out: HeldOut,
-    goals: Goals,
-    floats: FloatsInstead | None = None,
-    request: Request | None = None,
-    limits: Limits = EXHAUSTIVE,
-) -> Raised:
+
+def meet_goals_over_formats(job: CompileJob, held_out: HeldOut, goals: Goals) -> Raised:
     """Compile a request so that it meets its goals in the cheapest formats of its backends.
 
     If a backend with integers is followed by one with 16-bit floats, nodes are first raised to these floats. If that
@@ -39,77 +37,62 @@ def meet_goals_over_formats(
     integers, and nodes are raised from 16-bit floats to float32. In every other case nodes are raised to float32 at
     once.
 
-    What is slower with integers than without is compiled without them, and low floats that are slower than float32 in
-    float32: before a search, because raised nodes make neither faster, and after it.
-
     Args:
         job: The compilation.
         held_out: The parts of its data.
         goals: Goals for every float output.
-        floats: Decides whether floats, or float32, are faster; None to keep integers and low floats.
-        request: What is compiled instead of the job's request, such as one with other scales.
-        limits: How long each search may take.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
-
-    def met_by(request: Request) -> CompiledModel | None:
-        asked = replace(request, data=held_out.request.data)
-        found = _met(job, held_out, asked, goals, limits)
-        return found.compiled if found.failure is None else None
-
-    def instead(compiled: CompiledModel, searched: bool = True) -> Raised | None:
-        faster = floats.of(compiled, met_by, searched) if floats is not None else None
-        return None if faster is None else Raised(faster)
-
-    asked = replace(request, data=held_out.request.data) if request is not None else held_out.request
-    found = _with_integers(job, held_out, asked, goals, instead, limits)
-    if found.failure is not None:
-        return found
-    return instead(found.compiled, bool(found.compiled.plan.summary["accuracy"]["raised"])) or found
-
-
-def _with_integers(
-    job: CompileJob,
-    held_out: HeldOut,
-    request: Request,
-    goals: Goals,
-    instead: Callable[[CompiledModel], Raised | None],
-    limits: Limits,
-) -> Raised:
-    """Meet the goals in all formats of the request."""
-    integers = _followed_by_floats(job)
+    request, integers = held_out.request, _followed_by_floats(job)
     if not integers:
-        return _met(job, held_out, request, goals, limits, instead=instead)
-    found = _met(job, held_out, request, goals, limits, IN_FLOATS, instead)
-    if found.failure is None and (integer_nodes(found.compiled.plan) or _replaced(found.compiled)):
+        return _with_advice(job, held_out, goals, _met(job, held_out, request, goals))
+    found = _met(job, held_out, request, goals, IN_FLOATS)
+    if found.planned and integer_nodes(found.compiled.plan):
         return found
     kept = tuple(choice for choice in request.backends if choice.name not in integers)
-    found = _met(job, held_out, replace(request, backends=kept), goals, limits, instead=instead)
+    found = _met(job, held_out, replace(request, backends=kept), goals)
     why = f"{', '.join(integers)} left out: {goals} needs everything in the floats of the following backends"
     advice = f"{goals.way_out}, or name {' or '.join(integers)} alone"
     found.compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "goal", why, advice=advice))
-    return found
+    return _with_advice(job, held_out, goals, found)
 
 
-def _met(
-    job: CompileJob,
-    held_out: HeldOut,
-    request: Request,
-    goals: Goals,
-    limits: Limits,
-    level: str = "high",
-    instead: Callable[[CompiledModel], Raised | None] | None = None,
-) -> Raised:
+def _with_advice(job: CompileJob, held_out: HeldOut, goals: Goals, found: Raised) -> Raised:
+    """Add to the reason of a miss what each backend alone reaches, and the command that meets the goal."""
+    if found.failure is None or found.planned or job.request.plan is not None:
+        return found
+    reached = []
+    for choice in job.request.backends if len(job.request.backends) > 1 else ():
+        alone = replace(
+            held_out.request, backends=(choice,), strategy=None, pins=(), pin_origins={}, low=(), high=(_EVERY_NODE,)
+        )
+        try:
+            compiled = held_out.compile(request=alone)
+            judgment = held_out.judgment
+            run = exact_runner(compiled, job.ctx)
+            best = verify(job.original, source_runner(job.original, job.ctx), run, judgment, made=compiled.model)
+        except DovetailError as error:
+            reached.append(f"{choice.name} alone does not run: {error.message}")
+            continue
+        worst = worst_of(best)
+        reached.append(f"{choice.name} alone {'is' if worst in ('exact', 'broken') else 'has'} {worst}")
+        if not goals.missed(best):
+            command = command_text("compile", job.original.path, alone, job.ctx.registry)
+            reached.append(f"`{command}` meets the goal")
+            break
+    else:
+        reached.append(f"`--backend {HOST}` computes the original's own types, and meets every goal")
+    hint = "; ".join(filter(None, (found.failure.hint, *reached)))
+    return replace(found, failure=DovetailError(found.failure.message, hint))
+
+
+def _met(job: CompileJob, held_out: HeldOut, request: Request, goals: Goals, level: str = "high") -> Raised:
     compile_ = partial(held_out.compile, request=request)
     trials = trials_of(job.original, compile_, str(goals), request, job.ctx, job.progress, level, held_out.search)
-    engines = engines_of([job.ctx.host], job.ctx.registry)
-    return meet_goals(trials, request, goals, engines, held_out.split, instead, limits)
-
-
-def _replaced(compiled: CompiledModel) -> bool:
-    return any(remark.rule == FLOATS_INSTEAD for remark in compiled.plan.remarks)
+    measure = None if job.ctx.try_engines is False else held_out.judged
+    return meet_goals(trials, request, goals, engines_of([job.ctx.host], job.ctx.registry), held_out.split, measure)
 
 
 def _followed_by_floats(job: CompileJob) -> Collection[str]:

@@ -277,6 +277,7 @@ def record(
     groups: Groups | None = None,
     chosen: Sequence[UnitGroup] = (),
     missed: Sequence[Miss] | None = None,
+    measured: OutputVerification | None = None,
 ) -> CompiledModel:
     """Return the result of a trial, with what it misses and the raised nodes recorded in its plan and in remarks.
 
@@ -288,22 +289,24 @@ def record(
         split: The data in parts.
         groups: All groups.
         chosen: The raised groups.
-        missed: What it misses; by default that of the trial.
+        missed: What it misses; by default that of the comparison.
+        measured: The comparison of what its engines compute; by default that of the trial.
     """
-    compiled = trial.result
-    trial.verification.missed = goals.missed(trial.verification) if missed is None else list(missed)
-    trial.verification.doubts = [*goals.doubts(trial.verification), *_of_few(goals, trial.verification, split)]
+    compiled, found = trial.result, measured or trial.verification
+    compiled.verification = found
+    found.missed = goals.missed(found) if missed is None else list(missed)
+    found.doubts = [*goals.doubts(found), *_of_few(goals, found, split)]
     raised = [name for group in chosen for name in group.names]
-    trial.verification.held_back = split.text
-    if not trial.verification.missed and split.too_few:
-        trial.verification.too_few = f"{goals} is not called met: {split.too_few}"
-    met = None if trial.verification.too_few else not trial.verification.missed
+    found.held_back = split.text
+    if not found.missed and split.too_few:
+        found.too_few = f"{goals} is not called met: {split.too_few}"
+    met = None if found.too_few else not found.missed
     summary: dict[str, Any] = {"goals": goals.as_dict(), "met": met, "measured_on": split.text}
     summary |= {"too_few": split.too_few} if met is None else {}
-    summary |= {"runs": runs, "snr_before": figures(low), "snr": figures(trial)}
+    summary |= {"runs": runs, "snr_before": figures(low.verification), "snr": figures(found)}
     compiled.plan.summary["accuracy"] = summary | {"raised": raised}
     if met is False:
-        why = f"the goal is not met: {'; '.join(map(str, trial.verification.missed))}"
+        why = f"the goal is not met: {'; '.join(map(str, found.missed))}"
         compiled.plan.remarks.append(Remark("failed", "", "accuracy", MISSED_GOAL, why, advice=goals.way_out))
     if groups is not None and raised:
         compiled.plan.remarks += _remarks(trial, low, goals, runs, groups, chosen)
@@ -355,9 +358,9 @@ def _remarks(
     return remarks
 
 
-def figures(trial: AccuracyTrial) -> dict[str, float | None]:
+def figures(found: OutputVerification) -> dict[str, float | None]:
     """Return the SNR of every float output in decibels; None if infinite."""
-    rated = {output.name: output.snr_db for output in trial.verification.outputs if output.snr_db is not None}
+    rated = {output.name: output.snr_db for output in found.outputs if output.snr_db is not None}
     return {name: round(snr_db, 2) if math.isfinite(snr_db) else None for name, snr_db in rated.items()}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -11,7 +12,7 @@ from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import ENOUGH, Use
 
 from dovetail_verify.accuracy.baseline import measure_baseline
-from dovetail_verify.accuracy.goals import record
+from dovetail_verify.accuracy.goals import record, worst_of
 from dovetail_verify.accuracy.search import cheapest
 from dovetail_verify.accuracy.trials import low_nodes
 
@@ -22,30 +23,18 @@ if TYPE_CHECKING:
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.goals import Goals, Miss
+    from dovetail_verify.accuracy.groups import Groups, UnitGroup
     from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
+    from dovetail_verify.compare import OutputVerification
 
     Engines = Mapping[str, Sequence[GuardedEngine]]
 
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _SHOWN = 6  # nodes named in a message
 _TIGHTER = 6.0  # dB to tighten the goal by if the held-out data misses it
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a search may take.
-
-    Attributes:
-        first: Runs before it stops splitting groups.
-        most: Runs of both searches; validation and recompilation take a few more.
-    """
-
-    first: int
-    most: int
-
-
-EXHAUSTIVE = Limits(26, 34)
-"""Those of a goal; a search for one takes fewer than 40 runs."""
+_RUNS = 26, 34  # of the first search, and of both; validation and recompilation take a few more
+_OF_ENGINES = 0.5  # dB by which an engine may differ from the arithmetic of the plan that the search runs
 
 
 @dataclass(frozen=True)
@@ -55,10 +44,12 @@ class Raised:
     Attributes:
         compiled: A result that meets the goals, or else the most accurate one.
         failure: Why the goals are missed; None if they are met.
+        planned: Whether the arithmetic of the plan meets them, whatever the engines compute.
     """
 
     compiled: CompiledModel
     failure: DovetailError | None = None
+    planned: bool = True
 
 
 def meet_goals(
@@ -67,10 +58,12 @@ def meet_goals(
     goals: Goals,
     engines: Engines,
     split: DataSplit,
-    instead: Callable[[CompiledModel], Raised | None] | None = None,
-    limits: Limits = EXHAUSTIVE,
+    measure: Callable[[CompiledModel], OutputVerification] | None = None,
 ) -> Raised:
     """Compile a request so that it meets its goals, raising as little as possible.
+
+    Nodes are chosen by the arithmetic of the plan, which is that of every machine; whether the result meets the goals
+    is judged by what its engines compute, where there are any.
 
     Args:
         trials: Compiles the request with nodes raised, on the data that calibrates.
@@ -78,9 +71,7 @@ def meet_goals(
         goals: Goals for every float output.
         engines: The host's engines, for the run over single nodes.
         split: The data in parts; the search sees one of them, and another one judges.
-        instead: Called with the result if it misses the goals with nothing raised, before a search: returns another
-            result that is better than any that the search may find, or None.
-        limits: How long the search may take.
+        measure: Compares what the engines compute with the original, on the part that judges; None without engines.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
@@ -89,33 +80,37 @@ def meet_goals(
     final = trials.over(split.part(Use.JUDGMENT))
     seen = first.run(())
     low = final.judged(seen)
-    if not goals.missed(seen.verification) and not goals.missed(low.verification):
-        return Raised(record(low, low, goals, final.runs, split))
-    if instead is not None and (other := instead(low.result)) is not None:
-        return other
-    aim = goals.tightened(_spread(trials, split, seen))
+    safe, aim = goals.tightened(_OF_ENGINES), goals.tightened(max(_spread(trials, split, seen), _OF_ENGINES))
+    runs = first.runs + final.runs
+
+    def judged(
+        trial: AccuracyTrial, chosen: Sequence[UnitGroup] = (), groups: Groups | None = None,
+        missed: Sequence[Miss] | None = None, locked: Mapping[str, str] = _NOTHING,
+    ) -> Raised:  # fmt: skip
+        measured = measure(trial.result) if measure is not None else trial.verification
+        missed = missed and (goals.missed(measured) or missed)
+        compiled = record(trial, low, goals, runs, split, groups, chosen, missed, measured)
+        if not measured.missed:
+            return Raised(compiled)
+        planned = not goals.missed(trial.verification) and not missed
+        if planned and low_nodes(compiled.plan):
+            return Raised(compiled, _of_engines(measured.missed, trial.verification))
+        return Raised(compiled, _unreachable(compiled, measured.missed, locked), planned)
+
+    if not safe.missed(seen.verification) and not safe.missed(low.verification):
+        return judged(low)
     low, seen = replace(low, compiled=None), replace(seen, compiled=None)
     search = trials.over(split.part(Use.SEARCH), split.others, searching=True)
     baseline = measure_baseline(search, request, engines)
     groups = baseline.groups
-
-    def runs() -> int:
-        return first.runs + search.runs + final.runs
-
-    if goals.missed(baseline.high.verification):
-        # What raising makes no better may still be good enough as it is.
-        if not goals.missed(baseline.low.verification) and not goals.missed((trial := final.run(())).verification):
-            return Raised(record(trial, low, goals, runs(), split))
-        trial = final.run(baseline.high.raised)
-        # The figures of the result count, and what judges it may be easier than what the search saw.
-        missed = goals.missed(trial.verification) or [
-            replace(miss, figure=f"{miss.figure} on the data of the search")
-            for miss in goals.missed(baseline.high.verification)
-        ]
-        compiled = record(trial, low, goals, runs(), split, groups, groups.groups, missed)
-        return Raised(compiled, _unreachable(compiled, missed, baseline.locked))
+    # What raising makes no better may still be good enough as it is.
+    if aim.missed(baseline.high.verification) and not goals.missed(baseline.low.verification):
+        trial = final.run(())
+        if not goals.missed(trial.verification):
+            runs = first.runs + search.runs + final.runs
+            return judged(trial)
     units = sum(len(group.units) for group in groups.groups)
-    for wanted, most in ((aim, limits.first), (aim.tightened(_TIGHTER), limits.most)):
+    for wanted, most in zip((aim, aim.tightened(_TIGHTER)), _RUNS):
         if wanted.missed(baseline.high.verification) or search.runs >= most:
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
@@ -124,14 +119,18 @@ def meet_goals(
         if lowered:
             chosen = [group for group in groups.groups if raised.issuperset(group.names)]
         trial = final.run(raised, lowered)
+        runs = first.runs + search.runs + final.runs
         # The held-out data decides at most twice, and only between selections made without it.
-        if not goals.missed(trial.verification):
-            return Raised(record(trial, low, goals, runs(), split, groups, chosen))
+        if not safe.missed(trial.verification):
+            return judged(trial, chosen, groups)
     trial = final.run(baseline.high.raised)
-    compiled = record(trial, low, goals, runs(), split, groups, groups.groups)
-    if not goals.missed(trial.verification):
-        return Raised(compiled)
-    return Raised(compiled, _unreachable(compiled, goals.missed(trial.verification), baseline.locked))
+    runs = first.runs + search.runs + final.runs
+    # The figures of the result count, and what judges it may be easier than what the search saw.
+    seen_missing = [
+        replace(miss, figure=f"{miss.figure} on the data of the search")
+        for miss in goals.missed(baseline.high.verification)
+    ]
+    return judged(trial, groups.groups, groups, seen_missing or None, baseline.locked)
 
 
 def _spread(trials: AccuracyTrials, split: DataSplit, seen: AccuracyTrial) -> float:
@@ -143,6 +142,14 @@ def _spread(trials: AccuracyTrials, split: DataSplit, seen: AccuracyTrial) -> fl
         return 0.0
     more = trials.over(split.part(Use.CALIBRATION, Use.SEARCH)).judged(seen)
     return min(more.verification.spread_db, _TIGHTER)
+
+
+def _of_engines(misses: Sequence[Miss], planned: OutputVerification) -> DovetailError:
+    missed = "; ".join(map(str, misses[:_SHOWN]))
+    return DovetailError(
+        f"the goal is not met: {missed} on the engines here, and the arithmetic of the plan has {worst_of(planned)}",
+        "ask for more decibels, which raises more nodes; `dovetail tune` chooses by what the engines compute",
+    )
 
 
 def _unreachable(compiled: CompiledModel, misses: Sequence[Miss], locked: Mapping[str, str]) -> DovetailError:

@@ -10,7 +10,7 @@ from dovetail_runtime.data_workers import data_workers
 
 from dovetail_verify.accuracy.trials import AccuracyTrials
 from dovetail_verify.parts import verified_in_parts
-from dovetail_verify.runners import runner, searching, source_runner
+from dovetail_verify.runners import exact_runner, searching, source_runner
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -57,5 +57,6 @@ def trials_of(
     measured_on = request.data if data is None else data
     reference = source_runner(original, ctx)
     return AccuracyTrials(
-        original, compile_with, reference, runner, measured_on, progress, compare_elsewhere=compare_elsewhere
-    )
+        original, compile_with, reference, lambda compiled: exact_runner(compiled, ctx), measured_on, progress,
+        compare_elsewhere=compare_elsewhere,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The chain of installed options of a compilation: their keywords, their records in the request, and their nesting."""
+"""The installed options of a compilation: their keywords, their records in the request, and the phases they act in."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir.model import Model
 from dovetail.planning.request import Request
-from dovetail.plugin.compiled import CompiledModel
 from dovetail.plugin.loading.contracts import overrides
-from dovetail.plugin.loading.output import own_output
-from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, Option, blaming, installed_options
+from dovetail.plugin.options import COMPILE_KEYWORDS, InstalledOption, Option, blaming, installed_options, returned
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
     from dovetail.planning.plan import Plan
     from dovetail.plugin.loading.registry import Registry
-    from dovetail.plugin.options import Asked, CompileJob, Proceed
 
 
-class OptionChain:
-    """The options that wrap one compilation, or examine one plan.
+class OptionPhases:
+    """The options that take part in one compilation, or examine one plan.
 
     Args:
         registry: The registry with the installed options.
@@ -86,9 +83,7 @@ class OptionChain:
             if found.name in records:
                 with blaming(found):
                     model = found.option.source(model, records[found.name])
-                if not isinstance(model, Model):
-                    gave = type(model).__name__
-                    raise DovetailError(f"{found.title} gave {gave} and no model", f"report it to {found.owner}")
+                model = returned(found, model, Model, "model")
         return model
 
     def requested(self, request: Request, model: Model) -> Request:
@@ -103,9 +98,7 @@ class OptionChain:
             if own := self._own(found):
                 with blaming(found):
                     request = found.option.requested(request, model, own)
-                if not isinstance(request, Request):
-                    gave = type(request).__name__
-                    raise DovetailError(f"{found.title} gave {gave} and no request", f"report it to {found.owner}")
+                request = returned(found, request, Request, "request")
         return replace(request, options={**request.options, **self.recorded()})
 
     def planned(self, plan: Plan, model: Model, ctx: Context) -> Plan:
@@ -120,43 +113,16 @@ class OptionChain:
                     found.option.planned(plan, model, ctx, own)
         return plan
 
-    def around(self, job: CompileJob, innermost: Proceed) -> Proceed:
-        """Wrap `innermost` in all options that wrap compilations; the first by name is the outermost."""
-        proceed = innermost
-        for found in reversed(self._options):
-            if overrides(found.option, Option, "compile"):
-                proceed = _wrapped(found, job, proceed)
-        return proceed
+    def given(self, found: InstalledOption) -> bool:
+        """Check whether the caller gave one of an option's keywords."""
+        return any(self._own(found).values())
+
+    def acting(self, phase: str) -> list[InstalledOption]:
+        """Return the options that implement a phase of a compilation."""
+        return [found for found in self._options if overrides(found.option, Option, phase)]
 
     def _own(self, found: InstalledOption) -> dict[str, Any]:
         return {name: value for name, value in self.keywords.items() if name in found.option.keywords}
-
-
-def _wrapped(found: InstalledOption, job: CompileJob, inner: Proceed) -> Proceed:
-    def compile_inside(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        passing: list[BaseException] = []
-        further_out, changed = asked or {}, request
-        merged: dict[int, Request] = {}  # one object for each that is passed, for which a driver is kept
-
-        def proceed(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-            if request is not None and changed is not None:
-                request = merged.setdefault(id(request), request.changed_as(changed, job.request))
-            try:
-                # Overrides of an outer option win over those of an inner one.
-                with own_output():
-                    return inner({**(asked or {}), **further_out}, request or changed)
-            except BaseException as error:
-                passing.append(error)
-                raise
-
-        with blaming(found, passing):
-            compiled = found.option.compile(job, proceed)
-        if not isinstance(compiled, CompiledModel):
-            gave = type(compiled).__name__
-            raise DovetailError(f"{found.title} gave {gave} and no result", f"report it to {found.owner}")
-        return compiled
-
-    return compile_inside
 
 
 def _unknown(command: str, name: str, owned: list[str]) -> UsageError:

@@ -1,20 +1,21 @@
-"""Nodes that are too costly in integers: what the data says about a first result, and the result without them."""
+"""The accuracy floor of a backend: nodes that alone in integers leave less at an output are computed in floats."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
 from dovetail.planning import Remark
 from dovetail.text import pluralize
 
+from dovetail_verify.compare import verify
 from dovetail_verify.functions import layers_of_request
 from dovetail_verify.layer_search import RESCALING
-from dovetail_verify.runners import runner, source_runner
+from dovetail_verify.runners import exact_runner, source_runner
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
@@ -22,38 +23,22 @@ if TYPE_CHECKING:
 
     from dovetail_verify.held_out import HeldOut
 
-_POOR = 25.0  # dB at an output that a single node in integers must leave
 _MEASURED = 12  # nodes, worst alone first, whose effect on the outputs is measured; each takes a run per batch
-_BATCHES = 4  # that nodes are measured on
+_BATCHES = 4  # on which nodes are measured
 _NAMED = 4
 _CLEAR = 1.0  # dB that other scales must gain
 _OPTION, _ASYMMETRIC = "activations", "asymmetric"  # of backend files
-_BETTER_SCALES = "better-scales"
+_COSTLY, _BETTER_SCALES = "costly-nodes", "better-scales"
 _REFINE = "refine"  # the name of the option in a request that chooses refinements
 
 
-def chooses_integers(job: CompileJob, compiled: CompiledModel) -> bool:
-    """Check whether a result has integers on this machine's own device that no option of its request insists on."""
-    request, integers = job.request, _integers_here(job)
-    asked = request.plan is not None or request.pins or request.low or job.keywords.get("all_integers")
-    return not asked and any(node.backend in integers for node in compiled.plan.nodes)
+def above_floor(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> CompiledModel:
+    """Return a result in which no node in integers alone leaves less than its backend's `accuracy: {floor: ...}`.
 
-
-class Considered(NamedTuple):
-    """A result, the request with the scales that it has, and its SNR on the samples that calibrate."""
-
-    compiled: CompiledModel
-    request: Request
-    snr_db: float = math.inf
-
-
-def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> Considered:
-    """Return a result in integers without those nodes that alone leave less than 25 dB at an output.
-
-    They are computed in float32, and a remark names them. Where the result leaves less than 25 dB, it is first compared
-    with one of other activations (`activations=asymmetric` where the backend's file has that), and with those without
-    refinements; a clearly better one is taken. What judges the result is not looked at. A request that says
-    itself where nodes are computed is obeyed, and so is one for all integers (`all_integers`).
+    If an output of the result has less than the floor, results with other scales are tried first (other activations,
+    without refinements); then nodes below the floor are computed in floats, and a remark names them. Only the samples
+    that calibrate are looked at, and the arithmetic is that of the plan on the host, so the decision is the same on
+    every machine. Pins, `--low` and replayed plans are obeyed, and switch this off.
 
     Args:
         job: The compilation.
@@ -63,10 +48,15 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
     Raises:
         DovetailError: The result or the original cannot be run.
     """
+    floors = _floors(job)
+    used = {node.backend for node in compiled.plan.nodes} & floors.keys()
     request = held_out.request
-    if not chooses_integers(job, compiled) or (before := _worst(job, held_out, compiled)) >= _POOR:
-        return Considered(compiled, request)
-    compiled, request, before = _with_better_scales(job, held_out, compiled, before)
+    if not used or job.request.plan is not None or request.pins or request.low:
+        return compiled
+    floor = max(floors[name][0] for name in used)
+    if (before := _worst(job, held_out, compiled)) >= floor:
+        return compiled
+    compiled, request, before = _with_better_scales(job, held_out, compiled, before, floors)
     # Layers of a result whose channels were scaled cannot be compared.
     looked_at = compiled if (unscaled := _unscaled(request, compiled)) is None else held_out.compile(request=unscaled)
     ctx = Context(request, plugins=job.ctx.plugins)
@@ -77,56 +67,58 @@ def without_costly_nodes(job: CompileJob, held_out: HeldOut, compiled: CompiledM
         ).layers  # fmt: skip
     except DovetailError as error:  # some results cannot be looked at node by node
         why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
-        compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=error.hint))
-        return Considered(compiled, request, before)
-    integers = _integers_here(job)
-    measured = [layer for layer in layers if layer.at_outputs is not None and layer.backend in integers]
-    costly = [layer for layer in measured if layer.at_outputs is not None and layer.at_outputs < _POOR]
+        compiled.plan.remarks.append(Remark("analysis", "", "accuracy", _COSTLY, why, advice=error.hint))
+        return compiled
+    costly = [
+        layer for layer in layers
+        if layer.backend in floors and layer.at_outputs is not None
+        and round(layer.at_outputs, 1) < floors[layer.backend][0]
+    ]  # fmt: skip
     names = [name for layer in costly for name in (layer.node, *layer.moving)]
     if not names:
-        _remark_in_vain(compiled, before, f"no node alone leaves less than {_POOR:g} dB: the errors of many add up")
-        return Considered(compiled, request, before)
-    asks = f"in integers alone it leaves less than {_POOR:g} dB"
+        _remark_in_vain(compiled, before, f"no node alone leaves less than {floor:g} dB: the errors of many add up")
+        return compiled
+    asks = f"in integers alone it leaves less than {floor:g} dB"
     better = held_out.compile(dict.fromkeys(names, ("high", asks)), request)
     after = _worst(job, held_out, better)
     if after <= before:
         _remark_in_vain(compiled, before, f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB")
-        return Considered(compiled, request, before)
+        return compiled
     said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
     more = ", ..." if len(costly) > _NAMED else ""
     why = (
         f"{pluralize(len(costly), 'node')} stayed in float32, because in integers {said}{more} would be left at the "
         f"worst output: {before:.1f} dB before, {after:.1f} dB with them, on samples that calibrate"
     )
-    advice = "--all-integers leaves none in floats; --min-snr 30 raises what is needed for a goal"
+    backend = costly[0].backend
+    advice = f"--backend {backend}:floor=none leaves none in floats; --min-snr 30 raises what is needed for a goal"
     better.plan.remarks += [
         *(remark for remark in compiled.plan.remarks if remark.rule == _BETTER_SCALES),
-        Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice),
+        Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice, source=floors[backend][1]),
     ]
-    return Considered(better, request, after)
+    return better
+
+
+def _floors(job: CompileJob) -> dict[str, tuple[float, str]]:
+    """Return the floor of each backend that has one, in decibels, with file and line."""
+    return {backend.name: backend.floor for backend in job.ctx.backends if backend.floor is not None}
 
 
 def _remark_in_vain(compiled: CompiledModel, before: float, found: str) -> None:
     why = f"{before:.1f} dB on samples that calibrate, and no node stayed in float32 for that: {found}"
     advice = "--min-snr 30 raises what is needed for a goal, and says if that is everything"
-    compiled.plan.remarks.append(Remark("analysis", "", "accuracy", "costly-nodes", why, advice=advice))
-
-
-def _integers_here(job: CompileJob) -> set[str]:
-    """Return the backends with integers whose results run on this machine's own device."""
-    device = job.ctx.host.device
-    return {backend.name for backend in job.ctx.backends if backend.has_integers and backend.device == device}
+    compiled.plan.remarks.append(Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice))
 
 
 def _with_better_scales(
-    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, before: float
+    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, before: float, floors: Mapping[str, object]
 ) -> tuple[CompiledModel, Request, float]:
     """Return the most accurate of a result and those with other scales, its request, and the SNR that it leaves."""
     best, asked, least = compiled, held_out.request, before
     others = {
         "channels that are not scaled": _unscaled(asked, compiled),
         "no refinements": _refined(asked, ()) if _REFINE not in asked.options and _changed(compiled) else None,
-        f"{_OPTION}={_ASYMMETRIC}": _asymmetric(job, asked),
+        f"{_OPTION}={_ASYMMETRIC}": _asymmetric(job, asked, floors),
     }
     for name, request in others.items():
         if request is None:
@@ -160,12 +152,13 @@ def _refined(request: Request, steps: Sequence[str]) -> Request:
     return replace(request, options={**request.options, _REFINE: {"steps": list(steps)}})
 
 
-def _asymmetric(job: CompileJob, request: Request) -> Request | None:
+def _asymmetric(job: CompileJob, request: Request, floors: Mapping[str, object]) -> Request | None:
     """Return a request with zero points of activations; None if no backend has them as an option that is open."""
     names = {
-        backend.name for backend in job.ctx.backends
-        if backend.name in _integers_here(job) and _ASYMMETRIC in backend.options.get(_OPTION, ())
-    }  # fmt: skip
+        backend.name
+        for backend in job.ctx.backends
+        if backend.name in floors and _ASYMMETRIC in backend.options.get(_OPTION, ())
+    }
     choices = tuple(
         replace(choice, options={**choice.options, _OPTION: _ASYMMETRIC})
         if choice.name in names and choice.observer is None and not {_OPTION, "weights"} & choice.options.keys()
@@ -175,29 +168,11 @@ def _asymmetric(job: CompileJob, request: Request) -> Request | None:
     return None if choices == request.backends else replace(request, backends=choices)
 
 
-def as_accurate(
-    job: CompileJob, held_out: HeldOut, compiled: CompiledModel
-) -> Callable[[Request], CompiledModel | None]:
-    """Return a function that compiles a request if the result is as accurate as another one, or leaves 25 dB.
-
-    Args:
-        job: The compilation.
-        held_out: Its data; the part that calibrates is looked at.
-        compiled: The result to compare with.
-    """
-
-    def meets(request: Request) -> CompiledModel | None:
-        floats = held_out.compile(request=replace(request, data=held_out.request.data))
-        enough = min(_worst(job, held_out, compiled), _POOR)
-        return floats if _worst(job, held_out, floats) >= enough else None
-
-    return meets
-
-
 def _worst(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> float:
-    """Return the SNR of the worst float output on the samples that calibrate; infinite without one."""
-    from dovetail_verify.compare import verify
+    """Return the SNR of the worst float output on the samples that calibrate, in tenths; infinite without one.
 
-    run = runner(compiled)
+    Tenths, because sums in another order change the last bits on other machines.
+    """
+    run = exact_runner(compiled, job.ctx)
     found = verify(job.original, source_runner(job.original, job.ctx), run, held_out.request.data, made=compiled.model)
-    return math.inf if found.worst_snr_db is None else found.worst_snr_db
+    return math.inf if found.worst_snr_db is None else round(found.worst_snr_db, 1)

@@ -1,4 +1,4 @@
-"""Nodes that cost too much in integers stay in floats, if the data says so and nobody asks for all integers."""
+"""Nodes that alone in integers leave less than the floor of their backend are computed in floats."""
 
 from types import SimpleNamespace
 
@@ -8,7 +8,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 from dovetail_cpu_int8 import observers
-from dovetail_verify.accuracy import costly_nodes, least_accuracy
+from dovetail_verify.accuracy import floor
 from onnx import numpy_helper, parser, save
 
 GRAPH = """<ir_version: 10, opset_import: ["": 22]>
@@ -31,12 +31,6 @@ def net():
     return model
 
 
-@pytest.fixture
-def poor_is_fine(monkeypatch):
-    """No result is so poor that it is searched for better formats."""
-    monkeypatch.setattr(least_accuracy, "POOR", 0)
-
-
 def said(compiled):
     return [remark.why for remark in compiled.remarks if remark.rule == "costly-nodes"]
 
@@ -46,22 +40,24 @@ def precision(compiled, name):
 
 
 def test_a_costly_node_stays_in_floats_with_a_remark(net):
-    whole = dovetail.compile(net, "cpu-int8", data=DATA, all_integers=True, refine="none")
+    whole = dovetail.compile(net, "cpu-int8:floor=none", data=DATA, refine="none")
     assert whole.verification.worst_snr_db < 25 and not said(whole) and "int" in precision(whole, "costly")
     compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none")
     (why,) = said(compiled)
     assert "'costly'" in why and "stayed in float32" in why and "on samples that calibrate" in why
     assert precision(compiled, "costly") == "float32" and "int" in precision(compiled, "fine")
+    (remark,) = [remark for remark in compiled.remarks if remark.rule == "costly-nodes"]
+    assert remark.source.startswith("cpu_int8.yaml:") and "--backend cpu-int8:floor=none" in remark.advice
     assert compiled.verification.worst_snr_db > whole.verification.worst_snr_db + 10
     assert "nothing was calibrated with" in compiled.verification.held_back
 
 
-def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch, poor_is_fine):
-    monkeypatch.setattr(costly_nodes, "_worst", lambda *_: 20.0)  # whatever is raised
+def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch):
+    monkeypatch.setattr(floor, "_worst", lambda *_: 20.0)  # whatever is raised
     (why,) = said(dovetail.compile(net, "cpu-int8", data=DATA, refine="none"))
     assert why.startswith("20.0 dB on samples that calibrate, and no node stayed in float32 for that: ")
     assert why.endswith("1 node in float32 would leave 20.0 dB")
-    monkeypatch.setattr(costly_nodes, "layers_of_request", lambda *_, **__: SimpleNamespace(layers=[]))
+    monkeypatch.setattr(floor, "layers_of_request", lambda *_, **__: SimpleNamespace(layers=[]))
     (why,) = said(dovetail.compile(net, "cpu-int8", data=DATA, refine="none"))
     assert why.endswith("no node alone leaves less than 25 dB: the errors of many add up")
 
@@ -69,14 +65,14 @@ def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch, poor
 def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeypatch):
     """Nearly all inputs are positive, so integers around zero are wasted, if the zero point must be in the middle."""
     monkeypatch.setattr(observers, "_WORTH_IT", 0.0)
-    monkeypatch.setattr(costly_nodes, "_POOR", 60)
     data = {"x": np.abs(DATA["x"]) - np.float32(0.05)}
     default, asymmetric = "activations=signed-symmetric", "activations=asymmetric"
     least = {
-        option: dovetail.compile(net, f"cpu-int8:{option}", data=data, all_integers=True).verification.worst_snr_db
+        option: dovetail.compile(net, f"cpu-int8:floor=none,{option}", data=data).verification.worst_snr_db
         for option in (default, asymmetric)
     }
     assert least[asymmetric] > least[default] + 1
+    monkeypatch.setattr(floor, "_floors", lambda job: {"cpu-int8": (60.0, "")})
     compiled = dovetail.compile(net, "cpu-int8", data=data)
     (why,) = [remark.why for remark in compiled.remarks if remark.rule == "better-scales"]
     assert why.startswith(f"{asymmetric}: ")
@@ -86,8 +82,8 @@ def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeyp
 
 def test_the_default_covers_one_sided_ranges(net):
     data = {"x": np.abs(DATA["x"]) - np.float32(0.05)}
-    held = dovetail.compile(net, "cpu-int8", data=data, all_integers=True, refine="none").plan.values["x"][0]
-    covering = dovetail.compile(net, "cpu-int8:activations=asymmetric", data=data, all_integers=True, refine="none")
+    held = dovetail.compile(net, "cpu-int8", data=data, refine="none").plan.values["x"][0]
+    covering = dovetail.compile(net, "cpu-int8:activations=asymmetric", data=data, refine="none")
     assert held["zero_point"] < 20 and held["scale"] == covering.plan.values["x"][0]["scale"]
 
 
@@ -103,30 +99,27 @@ def test_who_says_where_nodes_are_computed_is_obeyed(net, more):
     assert not said(compiled) and "int" in precision(compiled, "costly")
 
 
-def test_a_result_without_costly_nodes_is_left_as_it_is(net):
+def test_a_result_without_floor_is_left_as_it_is(net):
     (spread,) = [one for one in net.graph.initializer if one.name == "spread"]
     spread.CopyFrom(numpy_helper.from_array(np.ones((1, 16), np.float32), "spread"))
     assert not said(dovetail.compile(net, "cpu-int8", data=DATA))
 
 
-def test_the_command_takes_all_integers(net, tmp_path, monkeypatch, capsys):
+def test_the_command_takes_another_floor(net, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     save(net, "m.onnx")
     np.savez("x.npz", **DATA)
-    command = ["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--refine", "none"]
-    assert main([*command, "--no-compare-floats"]) == 0
-    first = capsys.readouterr()
-    assert "stayed in float32" in first.out + first.err
-    assert main([*command, "--all-integers"]) == 0
-    second = capsys.readouterr()
-    assert "stayed in float32" not in second.out + second.err
+    for backend, stays in (("cpu-int8", True), ("cpu-int8:floor=none", False)):
+        assert main(["compile", "m.onnx", "--backend", backend, "--data", "x.npz", "--refine", "none"]) == 0
+        said = capsys.readouterr()
+        assert ("stayed in float32" in said.out + said.err) == stays
 
 
-def test_a_result_that_cannot_be_looked_at_node_by_node_is_kept(net, monkeypatch, poor_is_fine):
+def test_a_result_that_cannot_be_looked_at_node_by_node_is_kept(net, monkeypatch):
     def refuses(*_, **__):
         raise DovetailError("a refinement gave channels other scales", "compile without it")
 
-    monkeypatch.setattr(costly_nodes, "layers_of_request", refuses)
+    monkeypatch.setattr(floor, "layers_of_request", refuses)
     compiled = dovetail.compile(net, "cpu-int8", data=DATA, refine="none")
     (why,) = said(compiled)
     assert "no node is named that costs them: a refinement gave channels other scales" in why
