@@ -7,6 +7,7 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice
+from dovetail.planning import Remark
 from dovetail.plugin.loading import load_chosen, use_file
 from dovetail_testing.kit.coverage import coverage
 from dovetail_testing.kit.differences import differences
@@ -293,6 +294,30 @@ def test_differences_of_plans(tmp_path, plugins):
     assert {one.part for one in found} >= {"precision"}
     with pytest.raises(UsageError, match="is a plan, and host a backend"):
         differences(str(tmp_path / "one.yaml"), "host", plugins)
+
+
+@pytest.mark.parametrize(("factor", "same"), [(1.00005, True), (1.001, False)])
+def test_plans_whose_scales_differ_in_the_last_digits_are_the_same(factor, same, tmp_path):
+    """Sums in another order give other scales on another CPU."""
+    data = [{"x": np.random.default_rng(0).standard_normal((1, 3, 8, 8)).astype(np.float32)}]
+    made = dovetail.compile(net(), "cpu-int8", data=data, verify=False)
+    made.plan.save(tmp_path / "one.yaml")
+    for forms in made.plan.values.values():
+        for form in forms:
+            if "scale" in form:
+                form["scale"] = (np.float64(form["scale"]) * factor).tolist()
+    made.plan.save(tmp_path / "two.yaml")
+    kind, found = differences(str(tmp_path / "one.yaml"), str(tmp_path / "two.yaml"), dovetail.load_plugins())
+    assert kind == "plans" and bool(found) != same and {one.part for one in found} <= {"scale"}
+
+
+def test_a_reason_that_only_one_plan_has_is_a_difference(tmp_path):
+    made = dovetail.compile(net(), "cpu-bf16", verify=False)
+    made.plan.save(tmp_path / "one.yaml")
+    made.plan.remarks.append(Remark("analysis", made.plan.nodes[0].name, "acme", "acme-rule", "because"))
+    made.plan.save(tmp_path / "two.yaml")
+    _, found = differences(str(tmp_path / "one.yaml"), str(tmp_path / "two.yaml"), dovetail.load_plugins())
+    assert [(one.part, "acme-rule" in one.second) for one in found] == [("reasons", True)]
 
 
 def test_models_that_no_reference_computes_are_not_held_against_a_backend(with_backend):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_INTEGERS = "integer-arithmetic"  # the name of the pass
+
 
 def reference_runner(
     model: Model, ctx: Context, options: Mapping[str, object] | None = None
@@ -119,11 +121,12 @@ def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict
 
 
 def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return a function that computes what the plan of a result says, on any machine alike but for the order of sums.
+    """Return a function that computes what the plan of a result says, the same on any machine.
 
-    The host runs the nodes without its optimizations: integers are converted to floats for each product, and 16-bit
-    floats are rounded where the model has them. An engine may fuse and round otherwise, depending on the CPU. Programs
-    of a vendor, and nodes that only an engine knows, are run by their engines.
+    The host runs the nodes without its optimizations: products of integers are summed as integers (the pass
+    `integer-arithmetic`, if it is installed), and 16-bit floats are rounded where the model has them. Only float32 sums
+    depend on the CPU, in their last bits. An engine may fuse and round otherwise. Programs of a vendor, and nodes that
+    only an engine knows, are run by their engines.
 
     Args:
         compiled: The result.
@@ -135,12 +138,23 @@ def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str
 
     if any(artifact_of(node) for node in compiled.model.nodes()):
         return runner(compiled)
-    model = with_nodes(compiled)
+    model = _in_integers(with_nodes(compiled), ctx)
     try:
         run = reference_runner(model, ctx, {"optimize": "none", "share_weights": True})
     except DovetailError:
         return runner(compiled)
     return lambda feeds: dequantized_outputs(model, run(fitted(model, quantized_inputs(model, feeds))))
+
+
+def _in_integers(model: Model, ctx: Context) -> Model:
+    """Return a model whose quantized nodes compute in integers; the model itself if it has none."""
+    from dovetail.passes import Context, Request
+
+    made = ctx.registry.pass_.get(_INTEGERS)
+    if made is None or not any(node.op_type == "DequantizeLinear" for node in model.graph):
+        return model
+    work = model.clone()
+    return work if made(everywhere=True).run(work, Context(Request(), plugins=ctx.plugins)) else model
 
 
 @contextmanager

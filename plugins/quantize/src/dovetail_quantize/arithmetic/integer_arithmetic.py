@@ -83,15 +83,22 @@ class IntegerArithmetic(Pass):
 
     The last node of a lowering takes the name of the node that it replaces, and its integer result takes the name of
     the float result.
+
+    Attributes:
+        everywhere: Lower the nodes of all backends, as a comparison does whose result must not depend on how an engine
+            sums and rounds.
     """
 
     name = "integer-arithmetic"
     stage = "quantize"
     requires = ("quantize",)
+    everywhere: bool = False
 
     def run(self, model: Model, ctx: Context) -> bool:
         """Rewrite the main graph, the only one with quantized nodes."""
-        wanted = {one.name for one in ctx.backends if one.arithmetic == "integers"}
+        placed = (get_placement(node) for node in model.graph) if self.everywhere else ()
+        wanted = {one.backend for one in placed if one is not None}
+        wanted |= {one.name for one in ctx.backends if one.arithmetic == "integers"}
         if not wanted:
             return False
         if model.opset < _LOWEST:

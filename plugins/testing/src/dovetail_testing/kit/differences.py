@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
     from dovetail_schemas.rules import Row, Rule
     from dovetail_schemas.type_specs import PortTypes, TypeSpec
+
+
+_SAME = 1e-4  # relative
 
 
 class SideDifference(NamedTuple):
@@ -179,5 +183,32 @@ def _of_plans(first: Plan, second: Plan) -> Iterator[SideDifference]:
             yield SideDifference(node.name, "node", "", f"{node.operator} on {node.backend}")
     for part in ("regions", "joins"):
         yield from _changed("plan", part, str(first.summary.get(part, "")), str(second.summary.get(part, "")))
+    ours, theirs = (", ".join(map(str, plan.edits)) for plan in (first, second))
+    yield from _changed("plan", "edits", ours, theirs)
     for value in dict.fromkeys((*first.values, *second.values)):
-        yield from _changed(value, "scale", str(first.values.get(value, "")), str(second.values.get(value, "")))
+        held, other = first.values.get(value), second.values.get(value)
+        if not _alike(held, other):
+            yield SideDifference(value, "scale", str(held or ""), str(other or ""))
+    reasons = [_reasons(plan) for plan in (first, second)]
+    for name in dict.fromkeys((*reasons[0], *reasons[1])):
+        ours, theirs = (", ".join(sorted(one.get(name, set()))) for one in reasons)
+        yield from _changed(name or "model", "reasons", ours, theirs)
+
+
+def _reasons(plan: Plan) -> dict[str, set[str]]:
+    """Return the rules of the remarks by node; their texts have figures, which differ in the last digits."""
+    found: dict[str, set[str]] = {}
+    for remark in plan.remarks:
+        found.setdefault(remark.node, set()).add(f"{remark.rule} ({remark.kind})")
+    return found
+
+
+def _alike(one: object, other: object) -> bool:
+    """Check whether plain data is equal, but for float32 sums in another order in the numbers that follow from them."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_alike(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=_SAME)
+    return one == other
