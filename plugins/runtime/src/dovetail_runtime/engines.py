@@ -92,6 +92,11 @@ class GuardedEngine:
         """Whether the engine computes node by node in Python."""
         return self._engine.interprets
 
+    @property
+    def emulates(self) -> bool:
+        """See `dovetail.plugin.Engine`."""
+        return self._engine.emulates
+
     def takes(self, node: ir.Node) -> bool:
         """Check whether the engine runs a node that the other engines of its backend do not support.
 
