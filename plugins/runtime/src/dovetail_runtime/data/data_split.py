@@ -32,7 +32,7 @@ ENOUGH = 3
 """Independent samples from which on data is divided between them."""
 
 JUDGES = 8
-"""Independent samples that must judge before a goal is called met: of n + 1, each is the worst as likely as the others."""
+"""Independent samples that must judge before a goal is called met: of n + 1, any may be the worst."""
 
 _JUDGED_OF = 3  # samples of few, of which one judges
 _PROBED = 16  # rows that test whether rows may be split
