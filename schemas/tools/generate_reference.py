@@ -12,11 +12,8 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-from dovetail_schemas.rules import UNREAD_OF_SECTIONS
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = ROOT / "schemas/src/dovetail_schemas/backend.schema.json"
@@ -66,14 +63,10 @@ class Reference:
         return {"file": ("backend", "device", "opset"), "variant": ("when",), "type": ("dtype",)}.get(table, ())
 
     def table(self, name: str) -> str:
-        """One table in Markdown, with a row per key that something reads."""
-        if name == "unread":
-            return self._unread()
+        """One table in Markdown, with a row per key."""
         rows = ["| key | type | default | meaning | read by |", "|---|---|---|---|---|"]
-        skipped = UNREAD_OF_SECTIONS.get(name, ())
         for key, found in self.properties(name).items():
-            unread = key in skipped or set(UNREAD_OF_SECTIONS.get(key, ())) == set(self._keys(found))
-            if unread or (name == "variant" and "description" not in found):
+            if name == "variant" and "description" not in found:
                 continue
             default = "required" if key in self.required(name) else self._default(found)
             meaning = f"{found['description']}."
@@ -100,18 +93,6 @@ class Reference:
             return f"whole number from {resolved['minimum']}" if "minimum" in resolved else "whole number"
         return {"object": "mapping from attributes to values", "boolean": "`true` or `false`"}[kind]
 
-    def _unread(self) -> str:
-        rows = ["| where | key | type | meant for |", "|---|---|---|---|"]
-        for where, key in unread_keys():
-            found = self.properties(where)[key]
-            rows.append(f"| `{where}` | `{key}` | {self.type_of(found)} | {found['description']}. |")
-        return "\n".join(rows) + "\n"
-
-    def _keys(self, found: dict[str, Any]) -> tuple[str, ...]:
-        """The keys of the section that a key opens; a made-up one for all others, so that they match no section."""
-        resolved = self.definitions.get(_definition(found), {})
-        return tuple(resolved.get("properties", {"": None}))
-
     @staticmethod
     def _default(found: dict[str, Any]) -> str:
         return f"`{found['default']}`" if found.get("default", "") != "" else "none"
@@ -120,12 +101,6 @@ class Reference:
 def _definition(found: dict[str, Any]) -> str:
     """The definition that a key refers to; a layer over another one may also drop the key."""
     return found.get("$ref", "").rpartition("/")[2].removeprefix("droppable_")
-
-
-def unread_keys() -> Iterator[tuple[str, str]]:
-    """Every key without a reader, with the table that would hold it."""
-    for section, keys in UNREAD_OF_SECTIONS.items():
-        yield from ((section, key) for key in keys)
 
 
 def rendered(page: str, schema: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
 """Kernels of the operators in acme.ops.yaml."""
 
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 
 class Scale(Kernel):

@@ -71,7 +71,6 @@ def backend_files(draw, name):
     ops = "\n".join(f"  {operator}: {rule}" for operator, rule in rules.items())
     limits = draw(st.sampled_from(REGIONS))
     strategy = draw(st.sampled_from(["autocast", "autocast", "random-fix-up"]))
-    least = draw(st.sampled_from(["", ", min_region: 2", ", min_region: 4"]))
     return f"""
 backend: {name}
 device: npu
@@ -89,7 +88,7 @@ unlisted: {draw(st.sampled_from(["refuse", "refuse", "{types: f}"]))}
 ops:
 {ops}
 region: {{{limits}}}
-place: {{strategy: {strategy}{least}}}
+place: {{strategy: {strategy}}}
 emit: {{engines: [onnxruntime-cpu]}}
 """
 

@@ -17,7 +17,7 @@ ALLOWED = {
         "__array__", "__dlpack__", "dtype", "nbytes", "ndim", "shape", "tobytes", "files",
     },
     "modules, classes and functions of plugins, before anything is known of them": {
-        "__name__", "__path__", "dovetail_api", "dovetail_spec",
+        "__name__", "__path__", "dovetail_api", "dovetail_kinds", "dovetail_spec",
     },
     "exceptions of Python and of libraries": {"lineno", "message", "problem", "problem_mark", "strerror"},
     "an object of onnx, onnx_ir, OpenVINO, PyYAML or argparse, whose classes differ in it": {

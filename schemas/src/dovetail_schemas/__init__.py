@@ -1,4 +1,4 @@
-"""YAML formats of backend files, operator files, policies and operator facts, with their parsers.
+"""YAML formats of backend files, policies and operator facts, with their parsers.
 
 Names are imported on first use (`__init__.pyi`): a listing needs few of them, and none needs onnx before a file's
 operators or a node are looked at.
@@ -19,19 +19,3 @@ def register(registry):
     """Register the format of backend files, and the command that checks one."""
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
     registry.command("check", "dovetail_schemas.check_command:CHECK")
-
-
-@hookimpl
-def before_opening(registry):
-    """Register the operators of installed files with onnx, for its checks and shape inference."""
-    from dovetail_schemas.operator_files.opening import register_schemas
-
-    register_schemas(registry)
-
-
-@hookimpl
-def opened(model, registry):
-    """Add the decompositions of the model's operators to it, as functions."""
-    from dovetail_schemas.operator_files.opening import add_functions
-
-    add_functions(model, registry)

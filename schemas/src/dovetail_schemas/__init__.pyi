@@ -1,6 +1,5 @@
 # What `dovetail_schemas` exports, each name with its module.
 
-from dovetail.ir import Model
 from dovetail.plugin import Registry
 from dovetail_schemas.backend import FileBackend as FileBackend
 from dovetail_schemas.region_rules import RegionRule as RegionRule
@@ -21,5 +20,3 @@ from dovetail_schemas.yaml_source import Entries as Entries, Items as Items, Nod
 dovetail_api: int
 
 def register(registry: Registry) -> None: ...
-def before_opening(registry: Registry) -> None: ...
-def opened(model: Model, registry: Registry) -> None: ...

@@ -35,7 +35,6 @@ class FileBackend(dovetail.plugin.Backend):
         low: The low precision, or None.
         high: The high precision, or None.
         accumulate: The accumulator type, or None.
-        typed: `strict` if types in the graph are binding, `hint` if the backend may change them.
         widened: Float types of source models that are treated as float32.
         opset: Lowest and highest version of the default ONNX domain that its tools read.
         dynamic: Treatment of extents unknown until run time: `refuse` rejects nodes with such an extent, `accept` and
@@ -58,14 +57,12 @@ class FileBackend(dovetail.plugin.Backend):
         refine: Refinements of quantized weights, unless the request names others.
         floor: The SNR that a node in integers must leave; see `dovetail.plugin.Backend`.
         strategy: Name of the strategy that claims nodes for it; empty for none.
-        min_region: The minimum size of a region, in nodes.
         regions: Name of its partitioner; empty for the default.
         prepare: The fusions of nodes that are offered to it, with file and line of each.
         runtimes: Options that suit a program which loads results, by its name; see `dovetail.plugin.Backend`.
         place: The other keys under `place:`, which are options of its strategy.
         place_sources: File and line of each of these keys.
         engines: Engines in order of preference.
-        environments: Virtual environments of engines, by the engine's short name.
         artifacts: Names of its emitters.
         arithmetic: The arithmetic of quantized nodes on its engines: `floats` between conversions, or `integers`.
         source: Name of its file.
@@ -78,7 +75,6 @@ class FileBackend(dovetail.plugin.Backend):
     low: str | None
     high: str | None
     accumulate: str | None
-    typed: Literal["strict", "hint"]
     widened: tuple[str, ...] = field()
     opset: tuple[int, int]
     dynamic: Literal["refuse", "accept", "profile", ""]
@@ -98,14 +94,12 @@ class FileBackend(dovetail.plugin.Backend):
     refine: tuple[str, ...] = field()
     floor: tuple[float, str] | None = field()
     strategy: str
-    min_region: int
     regions: str = field()
     prepare: Mapping[str, str] = field()
     runtimes: Mapping[str, Mapping[str, str]] = field()
     place: Mapping[str, object] = field()
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]
-    environments: Mapping[str, str] = field()
     artifacts: tuple[str, ...] = field()
     arithmetic: Literal["floats", "integers"] = field()
     source: str

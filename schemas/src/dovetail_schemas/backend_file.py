@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,8 +15,8 @@ from dovetail_schemas.file_search import find_file, is_file, require_file
 from dovetail_schemas.layers import merge_layers
 from dovetail_schemas.options import choose_options, idle_options, parse_options, unused_options, variant_applies
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
-from dovetail_schemas.region_rules import REGION_KEYS, parse_count, parse_region
-from dovetail_schemas.rules import UNLISTED, Rule, RuleContext, compile_rule, refuse_unread
+from dovetail_schemas.region_rules import REGION_KEYS, parse_region
+from dovetail_schemas.rules import UNLISTED, Rule, RuleContext, compile_rule
 from dovetail_schemas.type_specs import DTYPES, TypeSpec, parse_dtype, parse_type
 from dovetail_schemas.yaml_source import Entries, Node, Scalar, drops, load_tree
 
@@ -29,8 +28,8 @@ VARIANT_KEYS = (
     "unlisted", "ops", "prepare", "runtimes", "region", "border", "refine", "accuracy", "place", "emit", "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
-_PLACE = ("strategy", "min_region", "regions")
-_PRECISION = ("low", "high", "accumulate", "typed", "widened")
+_PLACE = ("strategy", "regions")
+_PRECISION = ("low", "high", "accumulate", "widened")
 _REFINE = ("equalize", "smooth", "rounding", "bias", "scales", "feedback", "none")
 _DECIBELS = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?)(?: ?dB)?")
 _OPSET = re.compile(r"([0-9]{1,9})(?:\.\.([0-9]{1,9}))?")
@@ -41,8 +40,6 @@ def load_backend(
     find: FindFile | None = None,
     options: Mapping[str, str] | None = None,
     facts: frozenset[str] = frozenset(),
-    *,
-    unread: bool = True,
 ) -> FileBackend:
     """Load a backend file and all files that it refers to.
 
@@ -51,7 +48,6 @@ def load_backend(
         find: Looks up the files that it names; by default they are searched in its folder.
         options: Chosen values of its options; the default is an option's first value.
         facts: Names of the facts that its limits may use.
-        unread: Accept keys of the format that nothing reads yet; see `dovetail_schemas.rules`.
 
     Raises:
         SchemaError: A file is invalid, or an option does not exist.
@@ -65,8 +61,6 @@ def load_backend(
     read = [file for file, _ in files]
     for file, tree in files:
         layers += [(file, tree), *_variants(file, tree, declared, chosen, read)]
-    if not unread:
-        refuse_unread(layer for _, layer in layers)
     return _build(files[-1], layers, find, facts, declared, chosen, read)
 
 
@@ -128,22 +122,20 @@ def _build(
     top = merge_layers(trees)
     precision = _section(top, "precision", _PRECISION)
     place = _section(top, "place", None)
-    emit = _section(top, "emit", ("engines", "environments", "artifacts", "arithmetic"))
+    emit = _section(top, "emit", ("engines", "artifacts", "arithmetic"))
     border = _section(top, "border", ("in", "out", "floats"))
     open_extents = _section(top, "open_extents", ("cost", "facts"))
     types = _types(top)
     rules, unlisted = _rules(top, trees, RuleContext(types, facts))
     policies = _policies(layers, find, read)
     used = {name for rule in (*rules.values(), unlisted) for row in rule.rows for name in row.names}
-    strategy, smallest = place.get("strategy"), place.get("min_region")
-    partitioner = place.get("regions")
+    strategy, partitioner = place.get("strategy"), place.get("regions")
     own = [(key, value) for key, value in place if key.raw not in _PLACE]
     return FileBackend(
         name=tree.require("backend").text("backend"),
         summary=node.text("summary") if (node := top.get("summary")) else "",
         device=top.require("device").text("device"),
         **{key: parse_dtype(node, key) if (node := precision.get(key)) else None for key in _PRECISION[:3]},
-        typed=precision.choice("typed", ("strict", "hint"), "strict"),
         widened=_widened(precision),
         opset=_opset(top.require("opset")),
         dynamic=top.choice("dynamic", ("refuse", "accept", "profile")),
@@ -158,7 +150,7 @@ def _build(
         idle_options=idle_options(trees),
         unused_options=unused_options(trees, declared, chosen),
         types=types,
-        region=parse_region(_section(top, "region", REGION_KEYS), smallest),
+        region=parse_region(_section(top, "region", REGION_KEYS)),
         border=Border(
             border.choice("in", ("inside", "outside"), "outside"),
             border.choice("out", ("inside", "outside"), "outside"),
@@ -167,14 +159,12 @@ def _build(
         refine=_refine(top.get("refine")),
         floor=_floor(_section(top, "accuracy", ("floor",)).get("floor")),
         strategy=strategy.text("strategy") if strategy else "",
-        min_region=parse_count(smallest, "min_region") if smallest else 1,
         regions=partitioner.text("regions") if partitioner else "",
         prepare=_prepare(top.get("prepare")),
         runtimes=_runtimes(top, declared),
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),
-        environments=_environments(emit),
         artifacts=_words(emit, "artifacts"),
         arithmetic=emit.choice("arithmetic", ("floats", "integers"), "floats"),
         source=source.name,
@@ -195,17 +185,6 @@ def _section(top: Entries, key: str, allowed: tuple[str, ...] | None) -> Entries
 def _words(entries: Entries, key: str) -> tuple[str, ...]:
     node = entries.get(key)
     return tuple(word.raw for word in node.words(key)) if node else ()
-
-
-def _environments(emit: Entries) -> dict[str, str]:
-    node = emit.get("environments")
-    found = {}
-    for key, value in node.entries("environments") if node is not None else ():
-        place = value.text(f"environments: {key.raw}")
-        found[key.raw] = os.path.expanduser(place)
-        if not os.path.isabs(found[key.raw]):
-            raise value.error(f"'{place}' is no absolute path, as /opt/{key.raw} or ~/{key.raw}")
-    return found
 
 
 def _widened(precision: Entries) -> tuple[str, ...]:

@@ -60,7 +60,7 @@ class BackendYaml(BackendFormat):
             found[kind, name] = str(file)
             return file
 
-        backend = load_backend(source, noting, options=options, facts=frozenset(facts), unread=False)
+        backend = load_backend(source, noting, options=options, facts=frozenset(facts))
         known.append(_Loaded(backend, found, [(file, seen(file).read_bytes()) for file in backend.files or ()]))
         return backend
 

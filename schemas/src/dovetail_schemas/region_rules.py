@@ -28,7 +28,7 @@ class RegionRule:
     """Requirements on a region as a whole, and on the number of regions.
 
     Attributes:
-        limits: Limits on `inputs`, `outputs`, `nodes`, `constants` and `bytes` of weights, including `min_region`.
+        limits: Limits on `inputs`, `outputs`, `nodes`, `constants` and `bytes` of weights.
         need: Operators of which a region must contain at least one; empty for no such requirement.
         need_source: File and line of that requirement.
         count: The maximum number of regions in a model; 0 for any number.
@@ -64,8 +64,8 @@ class RegionRule:
         return found
 
 
-def parse_region(entries: Entries, smallest: Node | None) -> RegionRule:
-    """Parse the section `region:`; `min_region` of `place:` adds a limit on its nodes.
+def parse_region(entries: Entries) -> RegionRule:
+    """Parse the section `region:`.
 
     Raises:
         SchemaError: A key, name, number or size is invalid.
@@ -81,26 +81,21 @@ def parse_region(entries: Entries, smallest: Node | None) -> RegionRule:
     for word in words:
         split_operator(word)
     found = parse_limits(limits.entries("limits"), check) if limits else ()
-    if smallest is not None:
-        found += (_limit("nodes", f"{parse_count(smallest, 'min_region')}..", smallest),)
     if size := entries.get("bytes"):
         # Sizes are known once types are chosen; see `dovetail_placement.regions.limits`.
-        found += (_limit("bytes", f"..{parse_size(size, 'bytes')}", size),)
+        largest = parse_range(Scalar(size.file, size.line, f"..{parse_size(size, 'bytes')}"))
+        found += (Limit(parse_term("bytes"), largest, size.where),)
     count = entries.get("count")
     return RegionRule(
         found,
         tuple(word.raw for word in words),
         need.where if need else "",
-        parse_count(count, "count") if count else 0,
+        _parse_count(count, "count") if count else 0,
         count.where if count else "",
     )
 
 
-def _limit(term: str, text: str, node: Node) -> Limit:
-    return Limit(parse_term(term), parse_range(Scalar(node.file, node.line, text)), node.where)
-
-
-def parse_count(node: Node, what: str) -> int:
+def _parse_count(node: Node, what: str) -> int:
     """Parse a number from 1.
 
     Raises:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -276,32 +276,3 @@ class _Reader:
                 raise place.error(f"unknown name '{name}' in limits of {self.label}{near_miss(name, candidates)}")
 
         return check
-
-
-UNREAD_OF_SECTIONS = {"precision": ("typed",)}
-"""Keys that nothing reads, by section."""
-
-
-def refuse_unread(layers: Iterable[Entries]) -> None:
-    """Reject keys that nothing reads.
-
-    Args:
-        layers: The file, its bases and the variants that apply.
-
-    Raises:
-        SchemaError: The first such key, with file and line.
-    """
-    for layer in layers:
-        for what, key in _unread(layer):
-            raise key.error(f"nothing reads '{key.raw}' of {what} yet, so it would change nothing; leave it out")
-
-
-def _unread(layer: Entries) -> Iterator[tuple[str, Scalar]]:
-    for section, keys in UNREAD_OF_SECTIONS.items():
-        yield from ((section, key) for key in _keys(layer.get(section)) if key.raw in keys)
-
-
-def _keys(node: Node | None) -> list[Scalar]:
-    if isinstance(node, Items):
-        return [key for item in node.items for key in _keys(item)]
-    return [key for key, _ in node] if isinstance(node, Entries) else []

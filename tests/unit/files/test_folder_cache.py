@@ -5,10 +5,15 @@ import os
 import shutil
 import stat
 import string
+import sys
 
+import platformdirs
 import pytest
 from dovetail.errors import DovetailWarning
+from dovetail_commands.said_today import new_notes
 from dovetail_onnx.files.folder_cache import RESULTS, FolderCache
+from dovetail_onnx.files.private_folders import cache_folder
+from dovetail_runtime.machine import profile_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -275,3 +280,23 @@ def test_nothing_else_is_ever_removed_or_changed(tmp_path_factory, planted, step
         assert path.is_symlink() or content(path) == inside
     assert (outside / "file").read_text() == "outside" and os.listdir(outside) == ["file"]
     shutil.rmtree(base)
+
+
+def test_every_cache_is_where_the_system_has_caches(monkeypatch, tmp_path):
+    monkeypatch.setattr(platformdirs, "user_cache_path", lambda name, **_: tmp_path / "Caches" / name)
+    for variable in (RESULTS.variable, "DOVETAIL_PROFILES"):
+        monkeypatch.delenv(variable, raising=False)
+    folder = tmp_path / "Caches" / "dovetail"
+    assert RESULTS.open().folder == folder / "results"
+    assert profile_folder() == folder / "tune"
+    new_notes(["a note"])
+    assert (folder / "notes.json").is_file()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="XDG variables are Linux's")
+def test_xdg_variables_name_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "dovetail"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / ".cache" / "dovetail"

@@ -35,7 +35,7 @@ place: {{strategy: autocast}}
 emit: {{engines: [kernels]}}
 """
 MODULE = """
-from dovetail.plugin import DeviceMemory, Kernel
+from dovetail_kernels import DeviceMemory, Kernel
 
 uploads, downloads = [], []
 

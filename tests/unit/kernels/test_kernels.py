@@ -19,7 +19,7 @@ operators:
 """
 SCALE = """
 import numpy as np
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 class Scale(Kernel):
     function = "{domain}::scale"
@@ -222,7 +222,7 @@ place: {{strategy: autocast}}
 emit: {{engines: [kernels]}}
 """
 NPU_KERNELS = """
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 class Scale(Kernel):
     function = "{domain}::scale"
@@ -260,7 +260,7 @@ def test_a_device_without_a_kernel_falls_back_to_the_host_with_a_remark(plugins,
 IN_C = """
 import ctypes
 import numpy as np
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 swab = ctypes.CDLL(None).swab
 swab.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t]

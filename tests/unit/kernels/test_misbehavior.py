@@ -6,7 +6,7 @@ import warnings
 import dovetail
 import numpy as np
 import pytest
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 from onnx import parser
 
 MODEL = """<ir_version: 8, opset_import: ["": 18, "acme.math": 1]>

@@ -28,7 +28,7 @@ class CrashOn(Pass):
     repaired: ClassVar[bool] = False
 
     def run(self, model, ctx):
-        if model.words[-1] == self.word and ctx.request.seed == 7 and not self.repaired:
+        if model.words[-1] == self.word and ctx.request.solver == "min-cut" and not self.repaired:
             raise IndexError("last word")
         return False
 
@@ -38,7 +38,7 @@ def crashed(tmp_path, words, shelve):
     """A run that crashed: its registry and its reproducer."""
     registry, path = shelve(Push, CrashOn), tmp_path / "new" / "crash.onnx"
     pipeline = Pipeline([Push("x y"), CrashOn("x y")])
-    request = Request.of("bpu-int8:march=bayes", seed=7, pins=("a=b/c",))
+    request = Request.of("bpu-int8:march=bayes", solver="min-cut", pins=("a=b/c",))
     with pytest.raises(DovetailError, match="IndexError") as caught:
         pipeline.run(words("start"), Context(request, registry=registry), Instrumentation(reproducer=path))
     assert f"dovetail opt {path} --run-reproducer" in caught.value.hint
@@ -51,7 +51,7 @@ def test_the_file_holds_the_first_model_and_all_that_the_run_depends_on(crashed)
     assert model.words == ["start"]
     assert METADATA_KEY not in model.ir.metadata_props
     assert data["pipeline"] == 'push{word="x y"},crash-on{word="x y"}'
-    assert Request.from_dict(data["request"]) == Request.of("bpu-int8:march=bayes", seed=7, pins=("a=b/c",))
+    assert Request.from_dict(data["request"]) == Request.of("bpu-int8:march=bayes", solver="min-cut", pins=("a=b/c",))
     assert "IndexError: last word" in data["error"]
     assert set(data["versions"]) >= {"dovetail-core", "onnx", "onnx-ir"}
 
@@ -79,7 +79,7 @@ def test_versions_that_changed_are_told(crashed):
 def test_what_ran_before_is_part_of_the_pipeline(tmp_path, words, shelve):
     """The model in the file is the source, so the replay begins where the first of several pipelines began."""
     registry, path = shelve(Push, CrashOn), tmp_path / "r.onnx"
-    model, ctx = words("start"), Context(Request(seed=7), registry=registry)
+    model, ctx = words("start"), Context(Request(solver="min-cut"), registry=registry)
     Pipeline([Push("x")]).run(model, ctx)
     with pytest.raises(DovetailError, match="IndexError"):
         Pipeline([CrashOn("x")]).run(model, ctx, Instrumentation(reproducer=path))
@@ -91,7 +91,7 @@ def test_a_reproducer_that_cannot_be_written_does_not_hide_the_error(tmp_path, w
     (tmp_path / "file").write_text("")
     watch = Instrumentation(reproducer=tmp_path / "file" / "r.onnx")
     with pytest.raises(DovetailError, match="IndexError") as caught:
-        Pipeline([CrashOn("a")]).run(words("a"), Request(seed=7), watch)
+        Pipeline([CrashOn("a")]).run(words("a"), Request(solver="min-cut"), watch)
     assert "no reproducer could be written" in caught.value.hint
 
 

@@ -33,7 +33,7 @@ def test_other_texts_are_usage_errors(text):
 
 
 def test_requests_survive_as_plain_data():
-    request = Request.of("a:x=1", "b", solver="min-cut", pins=("n=a/int8",), data="d.npz", seed=3, options={"k": 1})
+    request = Request.of("a:x=1", "b", solver="min-cut", pins=("n=a/int8",), data="d.npz", options={"k": 1})
     assert Request.from_dict(request.as_dict()) == request
     origin = PinOrigin("f.yaml:3, run_on_bpu", may_be_declined=True, if_declined="the tool warns")
     asked = Request(pins=("n=a",), pin_origins={"n=a": origin, "m=a": PinOrigin("f.yaml:4")})
@@ -45,7 +45,7 @@ def test_requests_survive_as_plain_data():
 def test_a_field_of_a_request_is_a_keyword_and_an_option():
     """Requests are the record of what can be asked for; functions and commands offer their fields by name."""
     defaults = {item.name: item.default for item in dataclasses.fields(Request)}
-    own = {"options", "pin_origins", "seed"}  # what options of plugins ask for
+    own = {"options", "pin_origins"}  # what options of plugins ask for
     offered = {one.field for one in CHOICES}
     assert offered == defaults.keys() - own - {"plan"}
     for function, more in ((dovetail.plan, set()), (dovetail.compile, {"plan"})):

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from dovetail import plugin
 from dovetail.cli import common
-from dovetail.plugin import Registry, hookspecs
+from dovetail.plugin import hookspecs, load_plugins
 from dovetail_commands import instrumentation, request, terminal
 
 ROOT = Path(__file__).parents[3]
-KINDS = sorted(name for name in vars(Registry()) if name != "owner" and not name.startswith("_"))
+KINDS = sorted(name for name in vars(load_plugins().registry) if name != "owner" and not name.startswith("_"))
 SECTIONS = [
     section for page in sorted((ROOT / "docs/kinds").glob("*.md")) for section in page.read_text().split("\n## ")[1:]
 ]

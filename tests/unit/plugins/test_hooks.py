@@ -48,10 +48,10 @@ def test_hook_opened(load):
 
 
 def test_hook_configure_pipeline(load):
-    plugins, _ = load(configure_pipeline="pipeline.steps.append(request.seed)")
+    plugins, _ = load(configure_pipeline="pipeline.steps.append(request.solver)")
     pipeline = Pipeline([Other()])
-    plugins.configure(pipeline, Request(seed=5))
-    assert pipeline.steps == [Other(), 5]
+    plugins.configure(pipeline, Request(solver="fixpoint"))
+    assert pipeline.steps == [Other(), "fixpoint"]
 
 
 def test_hook_before_pass(load):

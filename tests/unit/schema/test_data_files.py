@@ -8,8 +8,8 @@ import re
 
 import pytest
 from dovetail.errors import DovetailError
+from dovetail_kernels.operator_files.building import check_operators
 from dovetail_precision.costs import load_cost_table
-from dovetail_schemas.operator_files.building import check_operators
 from dovetail_schemas.policy_file import load_policies
 from dovetail_schemas.yaml_source import load_tree
 from dovetail_testing.list_files import read_lists

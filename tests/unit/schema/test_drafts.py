@@ -89,10 +89,9 @@ def test_rows_choose_a_policy(judge):
     assert (verdict.ok, verdict.policy, verdict.row) == (True, "pass", 0)
 
 
-def test_a_variant_of_versions_and_of_typing(data, schemas):
+def test_a_variant_of_versions(data, schemas):
     def load(**options):
         return load_backend(data / "tensorrt.yaml", lambda kind, name: schemas / f"policies/{name}.yaml", options)
 
-    assert (load().typed, load(typing="weak").typed) == ("strict", "hint")
     assert load().rule("", "NonMaxSuppression").status == "refuse"
     assert load(version="10").rule("", "NonMaxSuppression").status == "ok"

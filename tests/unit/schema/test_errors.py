@@ -51,7 +51,9 @@ CASES = {
     # words
     'status.yaml:4: Conv: "refused" is not one of "refuse" or "forbid", nor a mapping': HEAD + "ops: {Conv: refused}",
     'dynamic.yaml:4: dynamic: "maybe" is not one of "refuse", "accept" or "profile"': HEAD + "dynamic: maybe",
-    'typed.yaml:4: typed: "weak" is not one of "strict" or "hint"': HEAD + "precision: {typed: weak}",
+    "typed.yaml:4: unknown key 'typed' in precision": HEAD + "precision: {typed: strict}",
+    "environments.yaml:4: unknown key 'environments' in emit (did you mean 'engines'?)": HEAD
+    + "emit: {environments: {npu: /opt/npu}}",
     'policy.yaml:4: policy: "fp-32" is not one of "lower", "fp32", "promote", "pass", "fp32-accumulate", '
     '"fp32-round-trip", "follow-consumer", "recurse" or "none"': HEAD + "ops: {Conv: {policy: fp-32}}",
     "opset.yaml:3: opset: '11..10' is no version and no range of two versions (10..11)": "backend: x\ndevice: cpu\n"
@@ -127,12 +129,12 @@ LONG, DIGITS = "a" * 5000, "9" * 5000
             f"options: {{m: a}}\nvariants: [{{when: {{m: a}}, file: {LONG}}}]",
             f"no file '{LONG}' is found beside x.yaml",
         ),
-        (f"place: {{min_region: {DIGITS}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
+        (f"region: {{count: {DIGITS}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
         (f"types: {{q: {{dtype: int8, axis: {DIGITS}}}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
         (f"ops: {{Conv: {{limits: {{group: {DIGITS}}}}}}}", f"a number of more than 300 digits: '{'9' * 40}...'"),
         (f"opset: 1..{DIGITS}", f"opset: '1..{DIGITS}' is no version and no range of two versions (10..11)"),
     ],
-    ids=["policies", "extends", "variant", "min_region", "axis", "range", "opset"],
+    ids=["policies", "extends", "variant", "count", "axis", "range", "opset"],
 )
 def test_a_name_or_number_that_is_too_long(text, problem, write):
     """Operating systems and Python refuse these by errors of their own."""

@@ -80,7 +80,7 @@ options: {march: [a, b, c], version: ["8.6", "10", "9"]}
 ops: {Conv: {role: active, policy: pass}}
 variants:
   - {when: {march: [b, c]}, ops: {Conv: {role: passive}}}
-  - {when: {march: c}, ops: {Conv: {role: manual}}, opset: 20..21, precision: {typed: hint}}
+  - {when: {march: c}, ops: {Conv: {role: manual}}, opset: 20..21}
   - {when: {version: 9..}, summary: new}
 """
 
@@ -93,7 +93,6 @@ def test_variants_are_laid_over_in_order(chosen, expected, load):
     backend = load(OPTIONS, options=chosen)
     assert (role(backend), backend.policy("", "Conv")) == (expected, "pass")
     assert backend.opset == ((20, 21) if expected == "manual" else (22, 22))
-    assert backend.typed == ("hint" if expected == "manual" else "strict")
     assert backend.chosen["march"] == chosen.get("march", "a")  # the first is the default
 
 
@@ -185,7 +184,7 @@ types:
   b: {dtype: int32, scale: X*W}
 region: {limits: {outputs: ..2, nodes: 3..}, need: [Conv]}
 border: {in: inside}
-place: {strategy: roles, min_region: 3, patience: 7}
+place: {strategy: roles, patience: 7}
 emit: {engines: [one, two], artifacts: json}
 """)
     assert (backend.low, backend.high, backend.accumulate) == ("int8", "float32", "int32")
@@ -200,7 +199,7 @@ emit: {engines: [one, two], artifacts: json}
     )
     assert (str(q.when), b.scale, b.quantized) == ("region.last: true", "X*W", True)
     assert backend.border == ("inside", "outside", "low")
-    assert (backend.strategy, backend.min_region, backend.place) == ("roles", 3, {"patience": 7})
+    assert (backend.strategy, backend.place) == ("roles", {"patience": 7})
     assert (backend.engines, backend.artifacts, backend.region.need) == (("one", "two"), ("json",), ("Conv",))
     counts = {"inputs": 1, "outputs": 3, "nodes": 3, "constants": 0}
     assert list(map(str, backend.region_refusals(counts, {"Conv", "Relu"}))) == [
@@ -209,7 +208,6 @@ emit: {engines: [one, two], artifacts: json}
     assert backend.region_refusals({**counts, "outputs": 2}, {"Conv"}) == ()
     assert list(map(str, backend.region_refusals({**counts, "outputs": 2, "nodes": 2}, {"Relu"}))) == [
         "nodes = 2; allowed: 3.. [x.yaml:10]",
-        "nodes = 2; allowed: 3.. [x.yaml:12]",  # min_region
         "it holds none of Conv [x.yaml:10]",
     ]
 
@@ -238,7 +236,7 @@ ops:
   Conv: {shape: {W: M C KH KW}, limits: {KH: 1..7}}
   Det: forbid
 region: {count: 2, need: [Conv]}
-place: {strategy: autocast, min_region: 2, patience: 3}
+place: {strategy: autocast, patience: 3}
 variants: {when: {size: large}, DROPPED}
 """
 
@@ -257,7 +255,7 @@ def shape_and_limits(backend):
         ("types: {g: null}", lambda backend: list(backend.types), ["f"]),
         ("region: {count: null}", lambda backend: (backend.region.count, backend.region.need), (0, ("Conv",))),
         ("region: null", lambda backend: (backend.region.count, backend.region.need), (0, ())),
-        ("place: {min_region: null, patience: null}", lambda backend: (backend.min_region, backend.place), (1, {})),
+        ("place: {patience: null}", lambda backend: backend.place, {}),
         ("unlisted: null", lambda backend: backend.rule("", "Exp").status, "refuse"),
         ("ops: {Conv: {limits: null}}", shape_and_limits, ("W: M C KH KW", 0)),
         ("ops: {Conv: {shape: null}}", shape_and_limits, ("any", 0)),

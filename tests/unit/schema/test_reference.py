@@ -74,16 +74,14 @@ def test_the_tables_are_fresh():
 
 
 def test_the_tables_hold_every_key():
-    """A key is in its table, or among those without a reader; the keys of a variant are those of a file."""
+    """A key is in its table; the keys of a variant are those of a file."""
     reference = tool().Reference(json.loads((SCHEMAS / "backend.schema.json").read_text()))
-    unread = set(tool().unread_keys())
     for table in re.findall(r"<!-- table: (\w+) -->", PAGE):
         shown = set(re.findall(r"^\| `(\w+)` \|", reference.table(table), re.MULTILINE))
         if table == "variant":
             assert shown == {"when", "file"}
-        elif table != "unread":
-            absent = {key for where, key in unread if where == table}
-            assert shown == set(reference.properties(table)) - absent
+        else:
+            assert shown == set(reference.properties(table))
 
 
 def test_the_page_lists_the_element_types():
@@ -136,5 +134,5 @@ def test_every_key_has_an_error():
                 tried |= set(keys_of(parse_tree(line, "x")))
     reference = tool().Reference(json.loads((SCHEMAS / "backend.schema.json").read_text()))
     tables = [*re.findall(r"<!-- table: (\w+) -->", PAGE), "border"]
-    keys = {key for table in tables if table not in ("unread", "variant") for key in reference.properties(table)}
+    keys = {key for table in tables if table != "variant" for key in reference.properties(table)}
     assert keys | {"when", "file"} <= tried

@@ -31,7 +31,7 @@ operators:
 """
 
 KERNELS = """
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 
 class Double(Kernel):

@@ -6,7 +6,7 @@ import dovetail
 import numpy as np
 import pytest
 from dovetail.errors import GoalError
-from dovetail_verify import parts
+from dovetail_verify import batch_differences, parts
 from onnx import helper, numpy_helper
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
@@ -80,3 +80,12 @@ def test_a_miss_says_what_each_backend_reaches_alone_and_which_command_meets_the
     hint = caught.value.hint
     assert "gpu-fp16 alone is exact" in hint
     assert "meets the goal" in hint and "dovetail compile" in hint
+
+
+def test_a_slow_machine_compares_trials_on_all_of_the_data(monkeypatch):
+    """Only what is printed about the result at the end is of fewer batches where an engine takes long."""
+    right = decided(dovetail.compile(chain(), "cpu-int8", data=DATA, min_snr=45))
+    monkeypatch.setattr(batch_differences.Pace, "is_spent", True)
+    compiled = dovetail.compile(chain(), "cpu-int8", data=DATA, min_snr=45)
+    assert decided(compiled) == right
+    assert any("verified on the first 1 batch only" in note for note in compiled.verification.notes)

@@ -22,7 +22,7 @@ def net():
     return builder.model()
 
 
-DATA = [{"x": np.random.default_rng(n).standard_normal((64, 256)).astype(np.float32)} for n in range(6)]
+DATA = [{"x": np.random.default_rng(n).standard_normal((64, 256)).astype(np.float32)} for n in range(24)]
 
 
 def backends_of(compiled):
@@ -54,7 +54,7 @@ def test_integers_stay_where_floats_are_no_better():
     weight[0] = 127
     product = builder.MatMul(builder.input("x", "float32", [16, 64]), builder.constant((weight * 0.01).astype("f4")))
     builder.output(product, "y")
-    data = [{"x": rng.integers(-127, 128, (16, 64)).astype(np.float32)} for _ in range(18)]
+    data = [{"x": rng.integers(-127, 128, (16, 64)).astype(np.float32)} for _ in range(36)]
     data[2]["x"] = np.clip(data[2]["x"] + rng.uniform(-0.5, 0.5, (16, 64)), -127, 127).astype(np.float32)
     data[0]["x"][0, 0] = 127
     backends = ["cpu-int8", "cpu-bf16"]

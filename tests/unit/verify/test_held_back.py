@@ -144,8 +144,10 @@ def test_a_goal_on_too_few_samples_is_not_called_met(product, capsys, tmp_path, 
     np.savez("x.npz", x=np.random.default_rng(0).standard_normal((8, 16)).astype(np.float32))  # two batches of four
     assert main(["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--min-snr", "5", "-o", "out"]) == 0
     said = capsys.readouterr()
-    assert "--min-snr 5 is not called met: measured on too few: 1 batch of 2 can judge" in said.out + said.err
-    assert "5 independent batches give as many" in said.out + said.err
+    assert (
+        "--min-snr 5 is not called met: measured on 1 batch of 2, and another is worse than all" in said.out + said.err
+    )
+    assert "24 independent batches give as many" in said.out + said.err
     assert dovetail.load("out").plan.summary["accuracy"]["met"] is None
     assert main(["compile", "m.onnx", "--backend", "cpu-int8", "--data", "x.npz", "--min-snr", "5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["verification"]["too_few"].startswith("--min-snr 5 is not called met")

@@ -136,7 +136,6 @@ class Request:
         keep_io_types: Keep the types of the model's inputs and outputs.
         freeze_inputs: Turn inputs that have a default value into constants.
         data: Calibration and verification data: a path, or arrays by input name.
-        seed: Random seed.
         plan: A plan to replay.
         options: Records of plugin keywords that affect the result, by name of the owning option.
         pin_origins: Origins of pins that the user did not write, by the text of the pin.
@@ -153,7 +152,6 @@ class Request:
     keep_io_types: bool = True
     freeze_inputs: bool = False
     data: Any = None
-    seed: int = 0
     plan: Plan | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     pin_origins: Mapping[str, PinOrigin] = field(default_factory=dict)

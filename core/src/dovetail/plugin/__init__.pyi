@@ -63,7 +63,6 @@ from dovetail.plugin.frontend import Frontend as Frontend
 from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as hookimpl, hookspec as hookspec
 from dovetail.plugin.loading.isolation import PluginWarning as PluginWarning
 from dovetail.plugin.invariant import Invariant as Invariant
-from dovetail.plugin.kernel import DeviceMemory as DeviceMemory, Kernel as Kernel
 from dovetail.plugin.loading.loader import PluginSet as PluginSet, load_plugins as load_plugins
 from dovetail.plugin.options import (
     Asked as Asked,

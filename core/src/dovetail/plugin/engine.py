@@ -123,12 +123,14 @@ class Engine(ABC):
         reads: Its input limits.
         loads_artifacts: Whether it loads artifacts of emitters, passed as `RegionModel.artifact`.
         interprets: Whether it computes node by node in Python, for checks: a result that runs on it gets a warning.
+        emulates: Whether it is the arithmetic of a device on any CPU, so that what it computes is what the plan says.
     """
 
     name: str
     reads: Reads
     loads_artifacts: ClassVar[bool] = False
     interprets: ClassVar[bool] = False
+    emulates: ClassVar[bool] = False
 
     @abstractmethod
     def available(self) -> Availability:

@@ -4,7 +4,6 @@ from dovetail.plugin import Registry
 from dovetail_commands.engine_environments import (
     add_engine_env as add_engine_env,
     environment_of as environment_of,
-    offer_environments as offer_environments,
     variable_of as variable_of,
 )
 from dovetail_commands.instrumentation import timing_lines as timing_lines

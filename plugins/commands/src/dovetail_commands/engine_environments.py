@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,6 @@ def environment_of(name: str, installed: bool) -> str:
     """
     own = os.environ.get(variable_of(name), "")
     return own or ("" if installed else os.environ.get(variable_of(_ALL), ""))
-
-
-def offer_environments(places: Mapping[str, str]) -> None:
-    """Name environments for engines, by short name, unless the user named others."""
-    for name, place in places.items():
-        os.environ.setdefault(variable_of(name), place)
 
 
 class _SetEnvironment(argparse.Action):

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 from dovetail.errors import DovetailError
-from dovetail_onnx.files.private_folders import exposed
+from dovetail_onnx.files.private_folders import cache_folder, exposed
 from dovetail_onnx.files.writing import write_text
 
 _DAY = 24 * 3600
@@ -27,7 +25,7 @@ def new_notes(notes: Iterable[str], now: float | None = None) -> list[str]:
         now: Seconds since the epoch; the present by default.
     """
     now = time.time() if now is None else now
-    path = _record()
+    path = cache_folder() / "notes.json"
     if exposed(path.parent.absolute()):  # others could have put a link there
         return list(notes)
     try:
@@ -49,8 +47,3 @@ def new_notes(notes: Iterable[str], now: float | None = None) -> list[str]:
 
 def _is_recent(at: object, now: float) -> bool:
     return isinstance(at, (int, float)) and 0 <= now - at < _DAY
-
-
-def _record() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(home) if home else Path.home() / ".cache") / "dovetail" / "notes.json"

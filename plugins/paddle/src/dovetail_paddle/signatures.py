@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source
-    from dovetail_schemas.operator_files.entries import OperatorEntry
+    from dovetail_kernels.operator_files.entries import OperatorEntry
 
 
 _FILE = Path(__file__).parent / "pd_ops.yaml"
@@ -135,7 +135,7 @@ def read_signatures(source: Source) -> dict[str, OpSignature]:
     Raises:
         DovetailError: Entries are invalid; one line for each.
     """
-    from dovetail_schemas.operator_files.reading import read_operators
+    from dovetail_kernels.operator_files.reading import read_operators
 
     return {name: _operator(entry) for name, entry in read_operators(source, "pd_op").entries.items()}
 

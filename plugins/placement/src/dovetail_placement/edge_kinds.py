@@ -158,9 +158,9 @@ def operator_facts() -> OperatorFacts:
 
 def facts_of(registry: Registry) -> OperatorFacts:
     """Return the operator facts that all backends share, merged with those of installed operator files."""
-    if not len(registry.operators):
+    if not len(registry.table("operators")):
         return operator_facts()
-    from dovetail_schemas.operator_files.library import library_of
+    from dovetail_kernels.operator_files.library import library_of
 
     return operator_facts().joined(library_of(registry).facts)
 

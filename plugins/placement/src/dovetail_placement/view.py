@@ -119,7 +119,7 @@ class BackendView:
                 yield Neighbor(output_name(index, signature), reader, input_name(at, self._signatures(reader)))
 
 
-_EVERYBODY = ("strategy", "min_region", "regions")
+_EVERYBODY = ("strategy", "regions")
 
 
 def made_strategy(

@@ -17,20 +17,9 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Register executors, the engine and its passes, options, and the command `run`."""
+    """Register the executor, the pass `load`, options, and the command `run`."""
     registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
     registry.command("run", "dovetail_runtime.run_command:RUN")
     registry.option("data-workers", "dovetail_runtime.data_workers_option:DATA_WORKERS")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")
-    registry.pass_("select-kernels", "dovetail_runtime.kernels.select_kernels:SelectKernels")
-    registry.engine("kernels", "dovetail_runtime.kernels.engine:KernelEngine")
-
-
-@hookimpl
-def before_opening(registry: Registry) -> None:
-    """Register the schemas of lowered operators, so that checks and inference accept models saved with kernels."""
-    if len(registry.operators) or len(registry.device_memory):
-        from dovetail_runtime.kernels.library import register_lowered
-
-        register_lowered(registry)

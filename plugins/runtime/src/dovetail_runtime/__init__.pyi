@@ -8,7 +8,7 @@ from dovetail_runtime.data.quantized_ends import SCALE_KEY as SCALE_KEY
 from dovetail_runtime.converting import ConvertingEngine as ConvertingEngine
 from dovetail_runtime.engines import engines_of as engines_of
 from dovetail_runtime.executor import RegionExecutor as RegionExecutor
-from dovetail_runtime.kernels.program import (
+from dovetail_runtime.program import (
     Instruction as Instruction,
     Program as Program,
     control_flow as control_flow,
@@ -40,4 +40,3 @@ from dovetail_runtime.session_start import KeptSession as KeptSession, SessionSt
 dovetail_api: int
 
 def register(registry: Registry) -> None: ...
-def before_opening(registry: Registry) -> None: ...

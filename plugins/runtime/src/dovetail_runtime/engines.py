@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -30,7 +29,6 @@ from dovetail.plugin.loading import (
     foreign_output,
     make_engine,
 )
-from dovetail_schemas import FileBackend
 
 from dovetail_runtime.foreign_programs import refuse_programs
 from dovetail_runtime.guarded_session import GuardedSession
@@ -44,6 +42,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 500  # characters of an engine's message
+_BRINGS = {"kernels": "; `pip install dovetail-kernels` brings it"}
+"""How to get an engine that backends of other distributions name."""
 
 
 class GuardedEngine:
@@ -91,6 +91,11 @@ class GuardedEngine:
     def interprets(self) -> bool:
         """Whether the engine computes node by node in Python."""
         return self._engine.interprets
+
+    @property
+    def emulates(self) -> bool:
+        """See `dovetail.plugin.Engine`."""
+        return self._engine.emulates
 
     def takes(self, node: ir.Node) -> bool:
         """Check whether the engine runs a node that the other engines of its backend do not support.
@@ -262,17 +267,19 @@ def engines_of(
     """
     found, lacking = {}, {}
     for backend in backends:
-        _offer_environments(backend, registry)
         engines: list[GuardedEngine] = []
         missing: dict[str, str] = {}
         for name in backend.engines:
+            if backend.name == HOST and name not in registry.engine:
+                continue  # the host names engines that it has where their distribution is installed
             owner = registry.engine.entry(name).owner if name in registry.engine else ""
             try:
                 engine = make_engine(registry, name)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                missing[name] = str(error).partition(chr(10))[0] or type(error).__name__
+                why = str(error).partition(chr(10))[0] or type(error).__name__
+                missing[name] = why + (_BRINGS.get(name, "") if name not in registry.engine else "")
                 engine = UnimportableEngine(name, missing[name])
             engines.append(GuardedEngine(engine, owner, backend.chosen))
         found[backend.name] = engines if len(missing) < len(engines) else []
@@ -288,26 +295,6 @@ def engines_of(
             way = "install the distribution that brings one; --target-only compiles without it"
             raise DovetailError(f"backend '{name}' has no engine here ({why})", way)
     return found
-
-
-def _offer_environments(backend: Backend, registry: Registry) -> None:
-    """Name the environments of a backend's file for its engines.
-
-    Raises:
-        DovetailError: The file is not that of an installed distribution: what it names would be run.
-    """
-    places = backend.environments if isinstance(backend, FileBackend) else {}
-    owner = registry.backend.entry(backend.name).owner if backend.name in registry.backend else ""
-    if places and os.path.isabs(owner):  # a file that was named by its path, possibly by a foreign plan
-        name, place = next(iter(places.items()))
-        raise DovetailError(
-            f"{owner}: `environments` names {place}, which a file that is not installed may not have run",
-            f"--engine-env {name}={place} names it, or install the file with a distribution",
-        )
-    if places:
-        from dovetail_commands import offer_environments
-
-        offer_environments(places)
 
 
 def engines_in(ctx: Context) -> Engines:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
+from dovetail_onnx.files.private_folders import cache_folder
+
 from dovetail_runtime.processor import cpu_facts
 
 _VERSION = re.compile(r"^Version: *(.*)$", re.MULTILINE)
@@ -36,11 +38,9 @@ def fingerprint(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def profile_folder() -> Path:
-    """Return the folder of measurements: `$DOVETAIL_PROFILES`, else `dovetail/tune` in `$XDG_CACHE_HOME`."""
+    """Return the folder of measurements: `$DOVETAIL_PROFILES`, else `tune` in the folder of caches."""
     folder = os.environ.get("DOVETAIL_PROFILES", "")
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    base = Path(home) if home else Path.home() / ".cache"
-    return Path(folder) if folder else base / "dovetail" / "tune"
+    return Path(folder) if folder else cache_folder() / "tune"
 
 
 def profile_file(backend: str) -> Path:

@@ -178,6 +178,11 @@ class RegionRunner:
         return (self._stand_in.engine if self._stand_in is not None else self._engine).interprets
 
     @property
+    def emulates(self) -> bool:
+        """Whether the engine emulates a device; see `dovetail.plugin.Engine`."""
+        return (self._stand_in.engine if self._stand_in is not None else self._engine).emulates
+
+    @property
     def is_last(self) -> bool:
         """Whether no other engine takes over if the present one fails."""
         return self._is_judge or not self._waiting

@@ -27,8 +27,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from dovetail_kernels.operator_files.library import library_of
 from dovetail_schemas.errors import near_miss
-from dovetail_schemas.operator_files.library import library_of
 from dovetail_schemas.operators import operator_names
 from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_tree
 

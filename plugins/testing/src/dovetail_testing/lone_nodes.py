@@ -1,6 +1,6 @@
 """Regions of one node, for suites that try nodes alone: what a backend file asks of a region as a whole is left aside.
 
-`region: {need: [Conv]}` and `min_region: 2` are about what pays off, not about what is computed rightly. Under them a
+`need: [Conv]` and `limits: {nodes: 2..}` are about what pays off, not about what is computed rightly. Under them a
 suite of single nodes would find every Relu on the host, and check nothing.
 """
 
@@ -43,7 +43,7 @@ def of_any_size(backend: Backend) -> Backend:
     if not isinstance(backend, FileBackend) or not requirements(backend):
         return backend
     limits = tuple(limit for limit in backend.region.limits if not _needs_more(limit))
-    return replace(backend, min_region=1, region=replace(backend.region, limits=limits, need=()))
+    return replace(backend, region=replace(backend.region, limits=limits, need=()))
 
 
 def requirements(backend: Backend) -> list[str]:

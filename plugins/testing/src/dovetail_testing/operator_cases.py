@@ -14,17 +14,18 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import from_name
 from dovetail.plugin.loading import described
-from dovetail_runtime.kernels.library import kernels_of
-from dovetail_schemas.operator_files.library import Definition, library_of
-from dovetail_schemas.operator_files.schemas import attribute_of
+from dovetail_kernels.library import kernels_of
+from dovetail_kernels.operator_files.library import Definition, library_of
+from dovetail_kernels.operator_files.schemas import attribute_of
 
 from dovetail_testing.case import Case, PreparedCase, Reference
 from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
     import onnx
-    from dovetail.plugin import Kernel, PluginSet
-    from dovetail_schemas.operator_files.entries import OperatorArgument
+    from dovetail.plugin import PluginSet
+    from dovetail_kernels import Kernel
+    from dovetail_kernels.operator_files.entries import OperatorArgument
 
 
 # Square matrices have products and sums; then images, vectors, and shapes with distinct extents.

@@ -12,8 +12,8 @@ import dovetail
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.text import did_you_mean
-from dovetail_runtime.kernels.library import kernels_of
-from dovetail_schemas.operator_files.library import Definition, library_of
+from dovetail_kernels.library import kernels_of
+from dovetail_kernels.operator_files.library import Definition, library_of
 
 from dovetail_testing.case import Case, CaseMeasurement, PreparedCase
 from dovetail_testing.running import measure

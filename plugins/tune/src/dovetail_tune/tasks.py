@@ -6,7 +6,6 @@ the tasks.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +22,11 @@ from dovetail_tune.deadline import Deadline
 from dovetail_tune.race import RaceResult, Timer, race
 from dovetail_tune.worker_pool import Job, RaceMeasurement, WorkerSettings
 from dovetail_tune.worker_process import Worker
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]  # a system without it
 
 _LOCK = "timing.lock"
 _TURN_LIMIT = 60.0  # seconds of a turn; rounds check the time between turns
@@ -127,15 +131,18 @@ def host_lock(alone: bool) -> Iterator[int]:
     """
     lock = None
     while lock is None:
-        lock = _locked(fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        lock = _locked(alone)
     try:
         yield lock
     finally:
         os.close(lock)
 
 
-def _locked(kind: int) -> int | None:
-    """Open and lock the machine's lock file; None if it was removed meanwhile, as what nobody holds is."""
+def _locked(alone: bool) -> int | None:
+    """Open and lock the machine's lock file; None if it was removed meanwhile, as what nobody holds is.
+
+    Without `fcntl` nothing is locked, and timings of several programs may disturb each other.
+    """
     folder = user_folder(make=True)
     if folder is None:  # in a folder that others can write to, they could hold the lock
         place = tempfile.gettempdir()
@@ -143,12 +150,13 @@ def _locked(kind: int) -> int | None:
         raise DovetailError(problem, "set TMPDIR to a folder of your own")
     path = folder / _LOCK
     try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | (os.O_NOFOLLOW if fcntl is not None else 0), 0o600)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise DovetailError(f"{path}: the lock for timings cannot be opened: {error}", "set TMPDIR") from None
-    fcntl.flock(lock, kind)
+    if fcntl is not None:
+        fcntl.flock(lock, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
     try:
         if os.path.samestat(os.stat(path), os.fstat(lock)):
             return lock

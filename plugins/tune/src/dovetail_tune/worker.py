@@ -7,7 +7,6 @@ Jobs: `prepare` compiles a candidate, saves it and measures its accuracy; `judge
 from __future__ import annotations
 
 import gc
-import resource
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]  # a system without it
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,12 +184,14 @@ _REPORTS = (".yaml", ".json")  # what nobody needs to run the result
 
 
 def _peak() -> int:
-    """Return the peak of resident memory of this process, in bytes."""
+    """Return the peak of resident memory of this process, in bytes; 0 where the system does not tell."""
     try:
         # `getrusage` starts from the memory of the process that started this one.
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
     except (OSError, StopIteration):
+        if resource is None:
+            return 0
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak << 10
 

@@ -68,18 +68,19 @@ def by_batch(
     data: object,
     made: Model | None,
     say: Callable[[str], None],
+    whole: bool = False,
 ) -> Iterator[Differences]:
     """Run original and result on every batch of data, and yield the differences of each; see `compare.verify`.
 
     Args:
-        model, original, result, data, made: As there.
+        model, original, result, data, made, whole: As there.
         say: Receives messages about arrays that were split, and about an engine that is too slow for all of the data.
     """
     pace = Pace()
     for count, (feeds, labels) in enumerate(batches(model, data, made, original, say=say), start=1):
         ours = pace.timed(pace.ORIGINAL, original, feeds)
         yield differences_of(model, ours, pace.timed(pace.RESULT, result, feeds), labels)
-        if pace.is_spent:
+        if pace.is_spent and not whole:
             say(f"verified on the first {pluralize(count, 'batch')} only: {pace.said}")
             return
 

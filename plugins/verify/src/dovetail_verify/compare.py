@@ -185,6 +185,7 @@ def verify(
     shapes: Mapping[str, Sequence[int]] | None = None,
     made: Model | None = None,
     others: float = 0.0,
+    whole: bool = False,
 ) -> OutputVerification:
     """Run original and result on every batch of `data`, and compare all outputs.
 
@@ -198,6 +199,7 @@ def verify(
         shapes: Shapes by name of random inputs that the model leaves open.
         made: The result's model; its input shapes may be static where the original's are open.
         others: How many other batches the cautious figures are for; see `Spread.low_snr_db`.
+        whole: Look at all batches, however long the result takes: what is decided by it must not depend on a clock.
 
     Raises:
         DovetailError: The data is empty, or one of the models cannot be run.
@@ -208,7 +210,7 @@ def verify(
         tried, feeds, ours = random_run(model, original, seed, {**_fixed(made), **(shapes or {})})
         differences: Iterable[Differences] = [differences_of(model, ours, result(feeds), {})]
     else:
-        differences = by_batch(model, original, result, data, made, cut.append)
+        differences = by_batch(model, original, result, data, made, cut.append, whole)
     found = summed(model, differences, progress, others)
     found.random, found.shapes, found.cut = data is None, tried, cut
     return found

@@ -93,7 +93,7 @@ def verify(
     elif not isinstance(result, CompiledModel):
         result = dovetail.open(result, plugins)
     data = None if data is None else input_data(data).given
-    verification = compared(original, result, data, seed, shapes_of(input_shapes, original), progress, ctx)
+    verification = compared(original, result, data, shapes_of(input_shapes, original), progress, ctx, seed)
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
     verification.doubts += doubts_about(original, verification, data, ctx)
     if data is not None and isinstance(result, CompiledModel) and result.plan is not None:

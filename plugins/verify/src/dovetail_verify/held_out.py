@@ -87,7 +87,7 @@ def judged(job: CompileJob, compiled: CompiledModel) -> OutputVerification:
 
     split = divided(job).split
     judgment = split.part(Use.JUDGMENT)
-    found = compared(job.original, compiled, judgment, job.request.seed, {}, job.progress, job.ctx)
+    found = compared(job.original, compiled, judgment, {}, job.progress, job.ctx)
     if any(node.backend != HOST for node in compiled.plan.nodes):
         found.held_back = split.text
     return found

@@ -281,8 +281,7 @@ def _compared(job: CompileJob, compiled: CompiledModel, divides: bool) -> Output
         if divides:
             return judged(job, compiled)
         shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
-        data, seed = job.request.data, job.request.seed
-        return compared(job.original, compiled, data, seed, shapes, job.progress, job.ctx)
+        return compared(job.original, compiled, job.request.data, shapes, job.progress, job.ctx)
     except DovetailError as error:
         raise VerificationError(compiled, error) from error
 

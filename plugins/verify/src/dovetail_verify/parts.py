@@ -35,10 +35,10 @@ def compared(
     original: Model,
     result: CompiledModel | Model,
     data: object,
-    seed: int,
     shapes: Mapping[str, Sequence[int]] | None,
     progress: Progress | None,
     ctx: Context,
+    seed: int = 0,
 ) -> OutputVerification:
     """Compare a result with its original on data, beside each other if there are workers, or on random inputs."""
     from dovetail.plugin import CompiledModel
@@ -131,7 +131,7 @@ def _verified(task: Mapping[str, Any], sent: bytes) -> dict[str, Any]:
     found: list[tuple[int, dict[str, Any]]] = []
     items = FileItems.from_dict(task["data"])
     for part in items.divided(len(items.numbers)):
-        differences = by_batch(original, *runs, part, result.model, said.append)
+        differences = by_batch(original, *runs, part, result.model, said.append, task["exact"])
         found += [(part.numbers[0], {name: sums.as_dict() for name, sums in one.items()}) for one in differences]
     return {"batches": found, "said": list(dict.fromkeys(said))}
 

@@ -126,7 +126,7 @@ def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str
     The host runs the nodes without its optimizations: products of integers are summed as integers (the pass
     `integer-arithmetic`, if it is installed), and 16-bit floats are rounded where the model has them. Only float32 sums
     depend on the CPU, in their last bits. An engine may fuse and round otherwise. Programs of a vendor, and nodes that
-    only an engine knows, are run by their engines.
+    only an engine knows, are run by their engines, and so is what an engine emulates.
 
     Args:
         compiled: The result.
@@ -136,7 +136,7 @@ def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str
     from dovetail_runtime.data.quantized_ends import dequantized_outputs, quantized_inputs
     from dovetail_runtime.nested_graphs import with_nodes
 
-    if any(artifact_of(node) for node in compiled.model.nodes()):
+    if any(artifact_of(node) for node in compiled.model.nodes()) or any(one.emulates for one in compiled.regions):
         return runner(compiled)
     model = _in_integers(with_nodes(compiled), ctx)
     try:

@@ -3,7 +3,7 @@
 import ctypes
 
 import numpy as np
-from dovetail.plugin import Kernel
+from dovetail_kernels import Kernel
 
 _SWAB = ctypes.CDLL(None).swab
 _SWAB.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ssize_t]

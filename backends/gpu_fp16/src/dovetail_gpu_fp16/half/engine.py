@@ -68,6 +68,7 @@ class HalfSums(Engine):
     """
 
     name = "half-sums"
+    emulates = True
 
     def __init__(self) -> None:
         self._others = OnnxRuntimeCpu()

@@ -39,7 +39,6 @@ from dovetail.plugin.loading.isolation import (
 )
 from dovetail.plugin.loading.output import own_output as own_output
 from dovetail.plugin.loading.registry import (
-    DATA_KINDS as DATA_KINDS,
     Registration as Registration,
     Table as Table,
     problem_of as problem_of,

@@ -168,6 +168,10 @@ class PluginSet:
             if problem := _contract_error(module, callers):
                 record.fail(problem)
                 self._manager.unregister(module)
+            else:
+                with self._blaming(record):
+                    for kind, form in getattr(module, "dovetail_kinds", {}).items():
+                        self.registry.declare(kind, form)
             for caller in callers:
                 for implementation in caller.get_hookimpls():
                     if implementation.plugin is module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
@@ -37,18 +37,18 @@ _TEXT = {"pass,pass{option=1}": re.compile(r".*\S.*", re.DOTALL)}
 OWN = "this program"
 """The owner of components that no distribution brings."""
 
-DATA_KINDS = ("policy", "cost_table", "operators", "conformance")
-"""Kinds whose components are files."""
-
 KINDS = {
     **dict.fromkeys(("pass", "strategy", "frontend", "edit", "partitioner", "solver", "engine", "emitter"), _CODE),
     **dict.fromkeys(("executor", "observer", "conversion", "fact", "backend_format", "result_store", "command"), _CODE),
-    **dict.fromkeys(("device_memory", "folder_kind", "invariant", "kernel", "option", "session_start"), _CODE),
-    **dict.fromkeys(DATA_KINDS, _FILE),
+    **dict.fromkeys(("folder_kind", "invariant", "option", "session_start"), _CODE),
+    **dict.fromkeys(("policy", "cost_table", "conformance"), _FILE),
     "backend": _FILE_OR_CLASS,
     "pipeline": _TEXT,
 }
 """Kinds of plugin components, each with the forms of its targets; a text target is the component itself."""
+
+FORMS = {"code": _CODE, "file": _FILE}
+"""The forms of kinds that a distribution declares."""
 
 
 class Registration(NamedTuple):
@@ -72,9 +72,9 @@ class UnknownKindError(DovetailError, AttributeError):
 class Table:
     """The components of one kind: call it to register, index it to load, iterate over it for sorted names."""
 
-    def __init__(self, kind: str, registry: Registry):
+    def __init__(self, kind: str, forms: Mapping[str, re.Pattern[str]], registry: Registry):
         self.kind = kind
-        self._forms = KINDS[kind]
+        self._forms = forms
         self._registry = registry
         self._entries: dict[str, Registration] = {}
         self._rivals: dict[str, list[Registration]] = {}  # backends registered by several distributions under one name
@@ -256,9 +256,9 @@ class Registry:
         self._faults: list[DovetailError] | None = None  # of the plugin that registers
         self._withdrawn: list[tuple[str, Registration]] = []
         self._added: list[tuple[Table, str]] = []
-        for kind in KINDS:
+        for kind, forms in KINDS.items():
             # `pass` is a keyword of Python.
-            setattr(self, "pass_" if kind == "pass" else kind, Table(kind, self))
+            setattr(self, "pass_" if kind == "pass" else kind, Table(kind, forms, self))
 
     @property
     def absent(self) -> list[str]:
@@ -275,6 +275,28 @@ class Registry:
         """Return all tables."""
         return [table for table in vars(self).values() if isinstance(table, Table)]
 
+    def declare(self, kind: str, form: str) -> None:
+        """Add a kind that a distribution reads, so that any plugin may register components of it.
+
+        Args:
+            kind: The name of its table.
+            form: What its targets are: `code` or `file`.
+
+        Raises:
+            DovetailError: The name is taken, or the form is another one.
+        """
+        if form not in FORMS or not kind.isidentifier() or kind.startswith("_") or kind in dir(self):
+            raise DovetailError(
+                f"the kind {kind!r} of the form {form!r} cannot be declared",
+                f"give it a name that no kind has, and one of the forms {', '.join(FORMS)}",
+            )
+        setattr(self, kind, Table(kind, FORMS[form], self))
+
+    def table(self, kind: str) -> Table:
+        """Return the table of a kind that a distribution declares, or an empty one where none does."""
+        found = vars(self).get(kind)
+        return found if isinstance(found, Table) else Table(kind, _CODE, self)
+
     def __getattr__(self, name: str) -> Table:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -282,7 +304,7 @@ class Registry:
         near = now_called(name, renamed.KINDS, known)
         error = UnknownKindError(
             f"there is no kind {name!r}{near}; a plugin may register {', '.join(known)}",
-            "see docs/plugins.md for what each kind holds",
+            "see docs/plugins.md for what each kind holds, and which distribution brings it",
         )
         self.at_fault(error)
         return cast("Table", lambda name, target: None)  # the rest of the plugin's faults is found, too

@@ -25,7 +25,7 @@ from dovetail.errors import DovetailError, DovetailWarning
 from dovetail.plugin import hold, remove_orphans
 
 from dovetail_onnx.files.cache_record import ABOUT, FILES, NEW, EntryRecord, about_earlier, closed, read_own
-from dovetail_onnx.files.private_folders import exposed
+from dovetail_onnx.files.private_folders import cache_folder, exposed
 
 _OFF = "off"
 _LARGEST = 4 << 30  # bytes
@@ -44,7 +44,7 @@ class UserCache:
     """A cache that every user has, and how it is set up.
 
     Attributes:
-        name: Its name, and that of its folder: `dovetail/NAME` in `$XDG_CACHE_HOME` or `~/.cache`.
+        name: Its name, and that of its folder in the folder of caches.
         variable: The environment variable that names another folder, or `off`; with `_SIZE` behind it, the one with the
             most bytes of all entries, 4 GiB by default.
         holds: What an entry is, for people.
@@ -59,8 +59,7 @@ class UserCache:
         given = os.environ.get(self.variable, "")
         if given == _OFF:
             return None
-        home = os.environ.get("XDG_CACHE_HOME", "")
-        folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dovetail" / self.name
+        folder = Path(given) if given else cache_folder() / self.name
         size = os.environ.get(f"{self.variable}_SIZE", "")
         cache = FolderCache(folder, int(size) if size.isdecimal() else _LARGEST)
         refusal = cache.refusal()

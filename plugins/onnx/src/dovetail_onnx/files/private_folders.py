@@ -1,4 +1,4 @@
-"""Folders that belong to one user: whether others can write to them, or put something else in their place."""
+"""Folders that belong to one user: where caches are, and whether others can write to a folder or replace it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,13 @@ import stat
 from pathlib import Path
 
 _MOST_LINKS = 40
+
+
+def cache_folder() -> Path:
+    """Return the folder of this user's caches, as the system has it: on Linux in `$XDG_CACHE_HOME` or `~/.cache`."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("dovetail", appauthor=False)
 
 
 def exposed(folder: Path) -> str:

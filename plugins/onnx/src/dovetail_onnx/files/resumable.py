@@ -99,7 +99,12 @@ def data_file(path: Path, final: Callable[[str], Path], size: int, graph: bytes)
 
 
 def _claimed(folder: Path) -> int | None:
-    """Create or take over a folder, and lock it; None if another process writes to it, or somebody else made it."""
+    """Create or take over a folder, and lock it; None if another process writes to it, or somebody else made it.
+
+    None on Windows, too, where folders cannot be locked.
+    """
+    if os.name == "nt":
+        return None
     with contextlib.suppress(OSError):
         if not has_receipt(folder):
             folder.mkdir(mode=0o700, parents=True)

@@ -12,7 +12,6 @@ from dovetail.errors import DovetailError
 from dovetail.files import seen
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin import input_data
-from dovetail.plugin.loading import DATA_KINDS
 
 from dovetail_onnx.results.versions import Versions
 from dovetail_onnx.skeleton import skeleton_of
@@ -99,7 +98,7 @@ def _digest(source: Any) -> str:
 def _code(ctx: Context) -> list[list[str]]:
     """Return the registered code with its owners: a program may replace a strategy without installing anything."""
     # Commands and stores never affect a result.
-    tables = [table for table in ctx.registry.tables if table.kind not in (*DATA_KINDS, "command", "result_store")]
+    tables = [table for table in ctx.registry.tables if table.kind not in ("command", "result_store")]
     return [[table.kind, *entry] for table in tables for entry in table.entries if not table.is_file(entry.name)]
 
 

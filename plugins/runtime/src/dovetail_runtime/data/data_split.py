@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     Arrays = Mapping[str, np.ndarray]
 
 ENOUGH = 3
-"""Independent samples that must judge before a goal is called met: of fewer, nothing tells how far samples differ."""
+"""Independent samples from which on data is divided between them."""
 
+JUDGES = 8
+"""Independent samples that must judge before a goal is called met: of n + 1, any may be the worst."""
+
+_JUDGED_OF = 3  # samples of few, of which one judges
 _PROBED = 16  # rows that test whether rows may be split
 _ROUND = 12  # samples of a sequence that are divided on their own, so that what drifts reaches every part
 _MOST_ROUNDS = 4
@@ -112,12 +116,14 @@ class DataSplit:
     @property
     def too_few(self) -> str:
         """Say that too few samples judge to call a goal met, and how many are needed; empty if there are enough."""
-        if self.judged >= ENOUGH:
+        if self.judged >= JUDGES:
             return ""
-        has = f"{pluralize(self.judged, self.unit)} of {len(self.uses)}" if self.judged else "no sample of its own"
-        needed = ENOUGH + len({Use.CALIBRATION, Use.SEARCH})
-        more = pluralize(needed, f"independent {self.unit if self.judged else 'sample'}")
-        return f"measured on too few: {has} can judge, {ENOUGH} must, and {more} give as many"
+        more = pluralize(_JUDGED_OF * JUDGES, f"independent {self.unit if self.judged else 'sample'}")
+        if not self.judged:
+            return f"no sample of its own can judge, {JUDGES} must, and {more} give as many"
+        has = f"{pluralize(self.judged, self.unit)} of {len(self.uses)}"
+        sure = f"another is worse than all of them with a probability of 1 in {self.judged + 1}"
+        return f"measured on {has}, and {sure}; {JUDGES} must judge, and {more} give as many"
 
     @property
     def text(self) -> str:
@@ -233,15 +239,19 @@ def _uses(total: int, searched: bool) -> list[Use]:
     """Return the use of each of a sequence of samples; long ones are divided in a few rounds, one after the other."""
     rounds = max(1, min(_MOST_ROUNDS, total // _ROUND))
     ends = [total * (number + 1) // rounds for number in range(rounds)]
-    return [use for begin, end in zip([0, *ends], ends) for use in _round(end - begin, searched)]
+    wanted = -(-JUDGES // rounds) if searched else 1
+    return [use for begin, end in zip([0, *ends], ends) for use in _round(end - begin, searched, wanted)]
 
 
-def _round(total: int, searched: bool) -> list[Use]:
-    """Return the uses of a few samples: first those that calibrate, last those that judge."""
+def _round(total: int, searched: bool, wanted: int) -> list[Use]:
+    """Return the uses of a few samples: first those that calibrate, last those that judge.
+
+    A quarter of them judges, or a third where fewer than are `wanted` would.
+    """
     if total < 2:
         return [Use.CALIBRATION] * total
     enough = ENOUGH if searched else 1
-    judging = max(total // 4, enough if total >= enough + 2 else 1)
+    judging = max(total // 4, min(wanted, total // _JUDGED_OF), enough if total >= enough + 2 else 1)
     searching = max(1, (total - judging + 1) // 3) if searched and total > 2 else 0
     parts = (Use.CALIBRATION, total - judging - searching), (Use.SEARCH, searching), (Use.JUDGMENT, judging)
     return [use for use, number in parts for _ in range(number)]

@@ -87,7 +87,7 @@ def _loaded(text: str, plugins: PluginSet) -> Any:
 
 
 _KEYS = ("summary", "device", "low", "high", "accumulate", "opset", "dynamic", "integers", "options", "region",
-         "border", "refine", "strategy", "min_region", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
+         "border", "refine", "strategy", "regions", "engines", "artifacts", "arithmetic")  # fmt: skip
 
 
 def _of_backends(first: Any, second: Any) -> Iterator[SideDifference]:

@@ -22,7 +22,7 @@ from dovetail.plugin import (
     Strategy,
 )
 from dovetail.plugin.loading import class_of, derived, format_of, load_backend_file
-from dovetail_schemas.operator_files.library import library_of
+from dovetail_kernels.operator_files.library import library_of
 from dovetail_schemas.yaml_source import load_tree
 
 from dovetail_testing.list_files import read_lists

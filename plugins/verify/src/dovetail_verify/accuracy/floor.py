@@ -174,5 +174,6 @@ def _worst(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> float
     Tenths, because sums in another order change the last bits on other machines.
     """
     run = exact_runner(compiled, job.ctx)
-    found = verify(job.original, source_runner(job.original, job.ctx), run, held_out.request.data, made=compiled.model)
+    original = source_runner(job.original, job.ctx)
+    found = verify(job.original, original, run, held_out.request.data, made=compiled.model, whole=True)
     return math.inf if found.worst_snr_db is None else round(found.worst_snr_db, 1)

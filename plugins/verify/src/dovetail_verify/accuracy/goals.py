@@ -321,9 +321,9 @@ def _of_few(goals: Goals, verification: OutputVerification, split: DataSplit) ->
 
     Source: of n + 1 samples in random order, each is the worst with the same probability, for any distribution.
     """
-    from dovetail_runtime.data.data_split import ENOUGH
+    from dovetail_runtime.data.data_split import JUDGES
 
-    if not goals or verification.missed or not ENOUGH <= split.judged < _TELLING:
+    if not goals or verification.missed or not JUDGES <= split.judged < _TELLING:
         return []
     chance = f"with a probability of 1 in {split.judged + 1}, another {split.unit} is worse than all of them"
     return [f"{goals} is met on {pluralize(split.judged, split.unit)}: {chance}"]

@@ -147,7 +147,10 @@ class AccuracyTrials:
         verification = self._compare_elsewhere(compiled, self.data, self.others)
         if verification is None:
             run, made = self._runner(compiled), compiled.model
-            verification = verify(self.original, self.reference, run, self.data, made=made, others=self.others)
+            whole = compiled.artifacts is None  # programs may run in a simulator
+            verification = verify(
+                self.original, self.reference, run, self.data, made=made, others=self.others, whole=whole
+            )
         return replace(verification, outputs=verification.cautious) if self.others else verification
 
     def judged(self, trial: AccuracyTrial) -> AccuracyTrial:

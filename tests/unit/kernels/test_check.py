@@ -80,8 +80,8 @@ def test_no_module_of_the_environment_is_imported_either(file, module, capsys):
 
 
 def test_a_module_of_an_installed_plugin_is_imported(file, capsys):
-    functions = "functions: dovetail_schemas.operator_files.inference"
+    functions = "functions: dovetail_kernels.operator_files.inference"
     text = OPS.replace("domain: acme", f"domain: acme\n{functions}").replace("UnchangedInferMeta", "meta_of_reduce")
     assert main(["check", str(file(text))]) == 1
     said = capsys.readouterr().err
-    assert "neither dovetail_schemas.operator_files.inference nor the standard functions have 'meta_of_reduce'" in said
+    assert "neither dovetail_kernels.operator_files.inference nor the standard functions have 'meta_of_reduce'" in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry
+from dovetail_kernels.operator_files.entries import OperatorArgument, OperatorEntry
 
 if TYPE_CHECKING:
     import onnx

@@ -12,9 +12,9 @@ from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
-from dovetail_schemas.operator_files.library import OperatorLibrary, defined, library_of
-from dovetail_schemas.operator_files.reading import read_operators
+from dovetail_kernels.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
+from dovetail_kernels.operator_files.library import OperatorLibrary, defined, library_of
+from dovetail_kernels.operator_files.reading import read_operators
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorArgument, OperatorEntry, OperatorFile
+from dovetail_kernels.operator_files.entries import KeyCandidates, OperatorArgument, OperatorEntry, OperatorFile
 
 _LITERAL = "::"
 

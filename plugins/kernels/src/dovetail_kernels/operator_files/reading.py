@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
-
 from dovetail_schemas.errors import SchemaError, near_miss
 from dovetail_schemas.operator_facts import parse_operator_facts
-from dovetail_schemas.operator_files.checks import entry_problems, gradient_problems
-from dovetail_schemas.operator_files.entries import (
+from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_document
+
+from dovetail_kernels.operator_files.checks import entry_problems, gradient_problems
+from dovetail_kernels.operator_files.entries import (
     FunctionCall,
     InferMeta,
     KeyCandidates,
@@ -19,7 +20,7 @@ from dovetail_schemas.operator_files.entries import (
     OperatorFile,
     OperatorKernel,
 )
-from dovetail_schemas.operator_files.signatures import (
+from dovetail_kernels.operator_files.signatures import (
     BadSignature,
     parse_args,
     parse_call,
@@ -30,7 +31,6 @@ from dovetail_schemas.operator_files.signatures import (
     parse_outputs,
     parse_pairs,
 )
-from dovetail_schemas.yaml_source import Entries, Items, Node, Scalar, load_document
 
 if TYPE_CHECKING:
     from dovetail.plugin import Source

@@ -11,14 +11,14 @@ from dovetail.ir import FreshNames, is_onnx
 from dovetail.passes import Pass
 from dovetail.planning import HOST, get_placement
 
-from dovetail_runtime.kernels.keys import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
+from dovetail_kernels.keys import DOMAIN, ENGINE, HOST_DEVICE, KERNEL, KEY, is_lowered
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_runtime.kernels.library import KernelChoice, KernelLibrary
+    from dovetail_kernels.library import KernelChoice, KernelLibrary
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SelectKernels(Pass):
         """
         if not len(ctx.registry.kernel):
             return False
-        from dovetail_runtime.kernels.library import kernels_of
+        from dovetail_kernels.library import kernels_of
 
         library = kernels_of(ctx.registry)
         devices = {backend.name: backend.device for backend in ctx.backends if ENGINE in backend.engines}
@@ -88,7 +88,7 @@ def lower_to_kernels(
     Raises:
         DovetailError: A node has no kernel for its key, and nothing else computes it.
     """
-    from dovetail_runtime.kernels.transfers import Transfers
+    from dovetail_kernels.transfers import Transfers
 
     functions = model.ir.functions
     chosen: list[tuple[ir.Node, KernelChoice]] = []

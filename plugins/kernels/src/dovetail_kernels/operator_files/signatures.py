@@ -11,7 +11,7 @@ import re
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import FunctionCall, KeyCandidates, OperatorArgument, OperatorOutput
+from dovetail_kernels.operator_files.entries import FunctionCall, KeyCandidates, OperatorArgument, OperatorOutput
 
 TENSORS = ("Tensor", "Tensor[]")
 _PLAIN = ("bool", "int", "int64_t", "float", "double", "str")

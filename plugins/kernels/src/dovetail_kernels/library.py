@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.ir import from_name, is_onnx
-from dovetail.plugin import DeviceMemory, Kernel
 from dovetail.plugin.loading import calling
 from dovetail.text import did_you_mean
-from dovetail_schemas.operator_files.entries import OperatorArgument
-from dovetail_schemas.operator_files.library import OperatorLibrary, UncomparedRegistry, library_of
-from dovetail_schemas.operator_files.library import library_of as operators_of
-from dovetail_schemas.operator_files.opening import register
-from dovetail_schemas.operator_files.schemas import tensor_types
 
-from dovetail_runtime.kernels.keys import (
+from dovetail_kernels.kernel import DeviceMemory, Kernel
+from dovetail_kernels.keys import (
     ANY,
     DEVICE,
     DOMAIN,
@@ -32,12 +27,18 @@ from dovetail_runtime.kernels.keys import (
     key_of,
     wider_types,
 )
+from dovetail_kernels.operator_files.entries import OperatorArgument
+from dovetail_kernels.operator_files.library import OperatorLibrary, UncomparedRegistry, library_of
+from dovetail_kernels.operator_files.opening import register
+from dovetail_kernels.operator_files.schemas import tensor_types
 
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
     from dovetail.plugin import Registry
-    from dovetail_schemas.operator_files.entries import OperatorEntry
+    from dovetail.plugin.loading import Registration
+
+    from dovetail_kernels.operator_files.entries import OperatorEntry
 
 
 @dataclass(frozen=True)
@@ -164,19 +165,15 @@ def function_of(node: ir.Node, entry: OperatorEntry | None) -> str:
 
 def kernels_of(registry: Registry) -> KernelLibrary:
     """Collect the registered kernels in a library; one that does not load is left out with a warning."""
-    entries = tuple((entry.name, entry.target, entry.owner) for entry in registry.kernel.entries)
-    others = (*registry.operators.entries, *registry.device_memory.entries)
-    return _library(
-        entries, tuple((entry.name, entry.target, entry.owner) for entry in others), UncomparedRegistry(registry)
-    )
+    entries = (*registry.kernel.entries, *registry.operators.entries, *registry.device_memory.entries)
+    return _library(entries, UncomparedRegistry(registry))
 
 
 @lru_cache(maxsize=8)
-def _library(entries: tuple[tuple[str, str, str], ...], others: object, ignored: UncomparedRegistry) -> KernelLibrary:
-    del others  # only part of the cache key
+def _library(entries: tuple[Registration, ...], ignored: UncomparedRegistry) -> KernelLibrary:
     registry = ignored.registry
     memories = {name: _memory(registry, name) for name in registry.device_memory}
-    library = KernelLibrary(operators_of(registry), memories=memories)
+    library = KernelLibrary(library_of(registry), memories=memories)
     for kernel in registry.kernel.usable(lambda name: _kernel(registry, name, memories)).values():
         library.kernels.setdefault(kernel.kernel.function, []).append(kernel)
     return library
@@ -190,7 +187,7 @@ def _kernel(registry: Registry, name: str, memories: Mapping[str, RegisteredMemo
     """
     made, title = registry.kernel[name], registry.kernel.title(name)
     if not isinstance(made, type) or not issubclass(made, Kernel):
-        raise DovetailError(f"{title} is not a class based on dovetail.plugin.Kernel", "see docs/kinds/running.md")
+        raise DovetailError(f"{title} is not a class based on dovetail_kernels.Kernel", "see docs/kinds/running.md")
     with calling(title):
         kernel = made()
     _check(kernel, title, memories)
@@ -205,7 +202,7 @@ def _memory(registry: Registry, device: str) -> RegisteredMemory:
     """
     made, title = registry.device_memory[device], registry.device_memory.title(device)
     if not isinstance(made, type) or not issubclass(made, DeviceMemory):
-        problem = f"{title} is not a class based on dovetail.plugin.DeviceMemory"
+        problem = f"{title} is not a class based on dovetail_kernels.DeviceMemory"
         raise DovetailError(problem, "see docs/kinds/running.md")
     with calling(title):
         return RegisteredMemory(device, title, made())
@@ -258,19 +255,20 @@ def _types(kernel: Kernel) -> str:
     return "/".join(kernel.types) or ANY
 
 
-def register_lowered(registry: Registry) -> None:
-    """Register the schemas of lowered operators and device copies with onnx.
+def register_schemas(registry: Registry) -> None:
+    """Register the schemas of operators, of their lowered forms, and of device copies with onnx.
 
     Raises:
-        DovetailError: An operator file is invalid.
+        DovetailError: An operator file is invalid, or two distributions define the same operator.
     """
-    register(_schemas(library_of(registry)))
+    library = library_of(registry)
+    register([*(one.schema for one in library.definitions.values()), *_lowered(library)])
     if len(registry.device_memory):
         register(_copies())
 
 
 @lru_cache(maxsize=8)
-def _schemas(library: OperatorLibrary) -> tuple[onnx.defs.OpSchema, ...]:
+def _lowered(library: OperatorLibrary) -> tuple[onnx.defs.OpSchema, ...]:
     more = (OperatorArgument(KERNEL, "str"), OperatorArgument(KEY, "str"))
     found = library.definitions.items()
     return tuple(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import OperatorEntry, OperatorFile
-from dovetail_schemas.operator_files.schemas import attribute_of, attribute_type
+from dovetail_kernels.operator_files.entries import OperatorEntry, OperatorFile
+from dovetail_kernels.operator_files.schemas import attribute_of, attribute_type
 
 if TYPE_CHECKING:
     import onnx

@@ -9,17 +9,17 @@ from dovetail.ir import is_onnx
 from dovetail.plugin import Availability, Engine, Reads, RegionModel, SelectiveEngine
 from dovetail.plugin.loading import make_engine
 
-from dovetail_runtime.kernels.keys import ENGINE, is_copy, is_lowered
-from dovetail_runtime.kernels.select_kernels import lower_to_kernels
+from dovetail_kernels.keys import ENGINE, is_copy, is_lowered
+from dovetail_kernels.select_kernels import lower_to_kernels
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.plugin import Registry
+    from dovetail_runtime.program import Instruction, Program
 
-    from dovetail_runtime.kernels.kernel_call import KernelSession
-    from dovetail_runtime.kernels.library import KernelLibrary
-    from dovetail_runtime.kernels.program import Instruction, Program
+    from dovetail_kernels.kernel_call import KernelSession
+    from dovetail_kernels.library import KernelLibrary
 
 
 _OTHERS = "onnxruntime-cpu"
@@ -69,8 +69,9 @@ class KernelEngine(SelectiveEngine):
         Raises:
             EngineError: A kernel is not installed, or another engine refuses the rest.
         """
-        from dovetail_runtime.kernels.kernel_call import KernelSession, device_copy, kernel_call
-        from dovetail_runtime.kernels.program import Program, control_flow, holds
+        from dovetail_runtime.program import Program, control_flow, holds
+
+        from dovetail_kernels.kernel_call import KernelSession, device_copy, kernel_call
 
         library, model = self._library(), region.model
         if not any(is_lowered(node) for node in model.nodes()):
@@ -89,7 +90,7 @@ class KernelEngine(SelectiveEngine):
         return KernelSession(program)
 
     def _library(self) -> KernelLibrary:
-        from dovetail_runtime.kernels.library import kernels_of
+        from dovetail_kernels.library import kernels_of
 
         return kernels_of(self._registry)
 

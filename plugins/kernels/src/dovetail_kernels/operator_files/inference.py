@@ -12,8 +12,8 @@ from dovetail.ir import dtype_name, from_name
 from dovetail.plugin.loading import described
 from dovetail.text import did_you_mean
 
-from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
-from dovetail_schemas.operator_files.schemas import attribute_of
+from dovetail_kernels.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
+from dovetail_kernels.operator_files.schemas import attribute_of
 
 if TYPE_CHECKING:
     import onnx

@@ -2,9 +2,9 @@
 
 import pytest
 from dovetail.errors import DovetailError
-from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorArgument, OperatorOutput
-from dovetail_schemas.operator_files.reading import read_operators
-from dovetail_schemas.operator_files.signatures import BadSignature, parse_args, parse_candidates, parse_outputs
+from dovetail_kernels.operator_files.entries import KeyCandidates, OperatorArgument, OperatorOutput
+from dovetail_kernels.operator_files.reading import read_operators
+from dovetail_kernels.operator_files.signatures import BadSignature, parse_args, parse_candidates, parse_outputs
 
 FILE = """
 - op : conv2d

@@ -4,7 +4,7 @@ import dovetail
 import pytest
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Pipeline
-from dovetail_schemas.operator_files.inference import STANDARD, Meta
+from dovetail_kernels.operator_files.inference import STANDARD, Meta
 from dovetail_transforms.canonicalize.normalize import Normalize
 from onnx import TensorProto, helper
 
@@ -63,7 +63,7 @@ operators:
 FUNCTIONS = """
 from dovetail.passes import Context, Pipeline
 from dovetail_transforms.canonicalize.normalize import Normalize
-from dovetail_schemas.operator_files.inference import Meta
+from dovetail_kernels.operator_files.inference import Meta
 
 def PairInferMeta(x, y, times):
     if times > 5:

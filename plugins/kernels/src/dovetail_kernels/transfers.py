@@ -18,14 +18,14 @@ from dovetail.ir import (
 )
 from dovetail.planning import get_placement, set_placement
 
-from dovetail_runtime.kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOST
+from dovetail_kernels.keys import ANY, DEVICE, DOMAIN, TO_DEVICE, TO_HOST
 
 if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import FreshNames
-    from dovetail_schemas.operator_files.entries import OperatorEntry
 
-    from dovetail_runtime.kernels.library import KernelChoice
+    from dovetail_kernels.library import KernelChoice
+    from dovetail_kernels.operator_files.entries import OperatorEntry
 
 
 _TO_NHWC, _TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)

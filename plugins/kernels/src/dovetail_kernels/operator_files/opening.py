@@ -1,12 +1,12 @@
-"""Hooks that add operator files to models: schemas before opening, and decompositions as functions after it."""
+"""What makes the operators of files known: schemas in onnx, and decompositions as functions of a model."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
 
-from dovetail_schemas.operator_files.library import OperatorLibrary, library_of
-from dovetail_schemas.operator_files.schemas import attribute_of
+from dovetail_kernels.operator_files.library import OperatorLibrary, library_of
+from dovetail_kernels.operator_files.schemas import attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,20 +17,11 @@ if TYPE_CHECKING:
     from dovetail.plugin import Registry
 
 
-def register_schemas(registry: Registry) -> None:
-    """Register the schemas of all operator files with onnx, for its checker and shape inference.
-
-    onnx has one table per process; a schema from another plugin set is replaced.
-
-    Raises:
-        DovetailError: A file is invalid, or two distributions define the same operator.
-    """
-    if len(registry.operators):
-        register(definition.schema for definition in library_of(registry).definitions.values())
-
-
 def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
-    """Register schemas with onnx; a schema that differs from the registered one replaces it."""
+    """Register schemas with onnx, for its checker and shape inference.
+
+    onnx has one table per process; a schema that differs from the registered one replaces it.
+    """
     import onnx
     from dovetail_onnx.signatures import find_signature
 
@@ -53,8 +44,6 @@ def register(schemas: Iterable[onnx.defs.OpSchema]) -> None:
 
 def add_functions(model: Model, registry: Registry) -> None:
     """Add the decompositions of the model's operators as model-local functions, so that any engine can run it."""
-    if not len(registry.operators):
-        return
     library = library_of(registry)
     lazy = model.lazy if model.untouched else None
     nodes = model.nodes() if lazy is None else lazy.nodes()

@@ -156,7 +156,7 @@ def test_two_domains_may_have_an_operator_of_one_name(with_operators, domain):
     code = f"""
 import onnx, dovetail
 from dovetail.plugin import load_plugins
-from dovetail_schemas.operator_files.opening import register_schemas
+from dovetail_kernels.library import register_schemas
 plugins = load_plugins()
 for name in {plugins_of(with_operators, domain)!r}:
     plugins.registry.operators(name.partition(':')[0], name)

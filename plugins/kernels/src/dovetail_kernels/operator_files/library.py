@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 
-from dovetail_schemas.operator_files.bodies import flattened, function_of
-from dovetail_schemas.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
-from dovetail_schemas.operator_files.inference import inference_of, inference_of_body
-from dovetail_schemas.operator_files.reading import read_operators
-from dovetail_schemas.operator_files.schemas import schema_of
+from dovetail_kernels.operator_files.bodies import flattened, function_of
+from dovetail_kernels.operator_files.entries import OperatorArgument, OperatorEntry, OperatorFile
+from dovetail_kernels.operator_files.inference import inference_of, inference_of_body
+from dovetail_kernels.operator_files.reading import read_operators
+from dovetail_kernels.operator_files.schemas import schema_of
 
 if TYPE_CHECKING:
     import onnx
     from dovetail.plugin import Registry
-
+    from dovetail.plugin.loading import Registration
     from dovetail_schemas import OperatorFacts
 
 
@@ -153,7 +153,7 @@ def library_of(registry: Registry) -> OperatorLibrary:
     Raises:
         DovetailError: Two distributions define the same operator.
     """
-    return _library(tuple((entry.name, entry.target, entry.owner) for entry in registry.operators.entries), registry)
+    return _library(tuple(registry.table("operators").entries), UncomparedRegistry(registry))
 
 
 class UncomparedRegistry:
@@ -170,13 +170,8 @@ class UncomparedRegistry:
 
 
 @lru_cache(maxsize=8)
-def _read(entries: tuple[tuple[str, str, str], ...], ignored: UncomparedRegistry) -> OperatorLibrary:
-    library = OperatorLibrary()
-    table, owners = ignored.registry.operators, {name: owner for name, _, owner in entries}
+def _library(entries: tuple[Registration, ...], ignored: UncomparedRegistry) -> OperatorLibrary:
+    library, table = OperatorLibrary(), ignored.registry.table("operators")
     for name, file in table.usable(lambda name: read_operators(table[name], name)).items():
-        library.enter(file, owners[name])
+        library.enter(file, table.entry(name).owner)
     return library
-
-
-def _library(entries: tuple[tuple[str, str, str], ...], registry: Registry) -> OperatorLibrary:
-    return _read(entries, UncomparedRegistry(registry))

@@ -11,15 +11,16 @@ from dovetail.errors import DovetailError
 from dovetail.ir import input_of, name_of
 from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import described, foreign_output
-
 from dovetail_runtime.feeds import DeclaredValue, declared
-from dovetail_runtime.kernels.keys import DEVICE, KERNEL, KEY, TO_DEVICE, operator_of
-from dovetail_runtime.kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
-from dovetail_runtime.kernels.program import Environment, Instruction, Program, fails, names_read
+from dovetail_runtime.program import Environment, Instruction, Program, fails, names_read
+
+from dovetail_kernels.keys import DEVICE, KERNEL, KEY, TO_DEVICE, operator_of
+from dovetail_kernels.library import KernelLibrary, RegisteredKernel, RegisteredMemory
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_schemas.operator_files.entries import OperatorEntry
+
+    from dovetail_kernels.operator_files.entries import OperatorEntry
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -9,7 +9,8 @@ from dovetail.ir import FLOATS, dtype_name, promote
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail_schemas.operator_files.entries import KeyCandidates, OperatorEntry
+
+    from dovetail_kernels.operator_files.entries import KeyCandidates, OperatorEntry
 
 
 ANY = "any"

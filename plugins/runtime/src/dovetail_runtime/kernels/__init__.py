@@ -1,1 +1,0 @@
-"""Kernels: implementations of single operators, selected by device, layout and element type."""
