@@ -145,7 +145,8 @@ def scales_of_range(format_: Format, low: np.ndarray, high: np.ndarray) -> tuple
     # The model stores scales in float32, so the zero points must be computed from the rounded scales.
     scale = scale.astype(np.float32).astype(np.float64)
     if format_.scheme == "asymmetric":
-        return scale, np.clip(np.rint(smallest - low / scale), smallest, largest)
+        # A range around zero is a tie, which must not hang on the last bit of what another CPU sums.
+        return scale, np.clip(np.rint(np.round(smallest - low / scale, 4)), smallest, largest)
     return scale, np.full(scale.shape, float((largest + 1) // 2 if smallest == 0 else 0))
 
 
