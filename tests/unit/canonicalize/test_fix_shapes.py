@@ -39,7 +39,7 @@ def test_a_model_with_an_open_batch_goes_through_a_backend_that_takes_fixed_shap
         == 0
     )
     said = capsys.readouterr().out
-    assert "verified on 3 batches" in said
+    assert "verified on 4 batches" in said
     compiled = dovetail.load("out")
     assert list(compiled.model.graph.inputs[0].shape) == [2, 4]
     assert compiled.plan.named("dense").backend == "bpu-int8"
@@ -54,7 +54,7 @@ def test_the_same_in_python_for_plans_goals_and_layers(model):
     compiled = dovetail.compile(
         model, "bpu-int8:march=bayes", fix_shapes={"x": "2x4"}, data="x.npz", layers=True, min_cosine=0.9
     )
-    assert compiled.plan.summary["accuracy"]["met"]
+    assert compiled.plan.summary["accuracy"]["met"] is None  # fewer than eight batches judge
     assert dovetail.layer_errors(model, compiled, "x.npz").batches == 12
 
 

@@ -140,3 +140,12 @@ def test_a_plan_in_which_a_shared_scale_differs(compiled, installed):
     plan.values["s"][0]["scale"] *= 2
     with pytest.raises(DovetailError, match="shares its scale with 's', 'c', 'd', and the plan has different ones"):
         compiled(data=None, plan=plan, plugins=plugins)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_the_zero_point_of_a_range_around_zero_does_not_hang_on_its_last_bit(dtype):
+    """The range of a tanh is such a tie, and its last bits depend on the CPU."""
+    format_ = Format.of(f"{dtype}[asymmetric]")
+    one, below = np.float32(1), np.nextafter(np.float32(1), np.float32(0))
+    found = {parameters_of_range(format_, -low, high).zero_point for low in (one, below) for high in (one, below)}
+    assert len(found) == 1

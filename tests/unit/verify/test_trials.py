@@ -27,7 +27,8 @@ def played():
         # Node `a` begins the region of a backend: once it is raised, nothing is left there.
         low = [] if "a" in raised else [name for name in "abc" if name not in raised]
         nodes = [SimpleNamespace(name=name, precision=Format.of("float16"), ports={}) for name in low]
-        return SimpleNamespace(model=None, off=2 - len(raised), verification=None, plan=SimpleNamespace(nodes=nodes))
+        plan = SimpleNamespace(nodes=nodes)
+        return SimpleNamespace(model=None, off=2 - len(raised), verification=None, plan=plan, artifacts=None)
 
     def runner(compiled):
         return lambda feeds: {"y": feeds["x"] + np.float32(compiled.off)}
