@@ -191,10 +191,6 @@ class Request:
         """Return the request without data in memory."""
         return self if isinstance(self.data, (str, Path, type(None))) else replace(self, data=None)
 
-    def changed_as(self, other: Request, base: Request) -> Request:
-        """Return this request, changed as `other` changes `base` wherever this one does not."""
-        return replace(other, **{name: value for name, value in vars(self).items() if value is not vars(base)[name]})
-
     def changed(self) -> dict[str, Any]:
         """Return the fields that differ from those of an empty request, as plain data; `from_dict` parses it."""
         default = Request().as_dict()
