@@ -155,7 +155,7 @@ REGISTER = ("__init__.py", "from dovetail.plugin import hookimpl", "import nothi
 HOOK = ("__init__.py", 'registry.command("hello"', '1 / 0; registry.command("hello"')
 RUN = ("command.py", "names = [", "names = 1 / 0, [")
 OPTION = ("option.py", "from dovetail.plugin import Option, UsageError", "import nothing_of_this_name")
-COMPILE = ("option.py", "compiled = proceed()", "compiled = proceed(); 1 / 0")
+COMPILE = ("option.py", "if who := job.keywords", "1 / 0\n        if who := job.keywords")
 
 
 @pytest.mark.generated

@@ -113,7 +113,7 @@ def test_a_tool_that_ends_refuses_its_region_and_nothing_else(dovetail, site, tm
     assert done.returncode == 0, done.stderr
     assert "k230-open 1/3 nodes" in done.stdout
     why = dovetail("explain", "out", PYTHONPATH=site, COLUMNS="1000").stdout
-    assert "k230-kmodel ended with signal SIGABRT: Unhandled exception" in why
+    assert "nncase ended with signal SIGABRT: Unhandled exception" in why
 
 
 @nncase
@@ -129,7 +129,7 @@ def test_a_node_that_ends_the_tool_costs_itself(dovetail, site, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "k230-open 4/5 nodes in 2 regions, host 1" in done.stdout
     why = dovetail("explain", "out", "ends", PYTHONPATH=site, COLUMNS="1000").stdout
-    assert "k230-kmodel ended with signal SIGABRT" in why
+    assert "nncase ended with signal SIGABRT" in why
 
 
 @nncase
