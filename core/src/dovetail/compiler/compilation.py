@@ -41,8 +41,8 @@ def _noted(problems: list[ResultError]) -> Iterator[None]:
         problems.append(error)
 
 
-def _noting(passing: list[BaseException], compile: Compile) -> Compile:
-    """Return what compiles, and adds what it raises to a list: it is not the fault of the option that calls it."""
+def _passing_on(passing: list[BaseException], compile: Compile) -> Compile:
+    """Return a function that compiles and lists the errors of compiling, which are not those of the calling option."""
 
     def compile_(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
         try:
@@ -156,7 +156,7 @@ class Compilation:
             passing: list[BaseException] = []
             try:
                 with blaming(found, passing):
-                    compiled = found.option.choose(job, _noting(passing, compile))
+                    compiled = found.option.choose(job, _passing_on(passing, compile))
             except ResultError as error:
                 problems.append(error)
                 best: CompiledModel = error.compiled

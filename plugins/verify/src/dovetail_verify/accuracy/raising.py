@@ -81,7 +81,7 @@ def meet_goals(
     seen = first.run(())
     low = final.judged(seen)
     safe, aim = goals.tightened(_OF_ENGINES), goals.tightened(max(_spread(trials, split, seen), _OF_ENGINES))
-    runs = first.runs + final.runs
+    counted = [first, final]
 
     def judged(
         trial: AccuracyTrial, chosen: Sequence[UnitGroup] = (), groups: Groups | None = None,
@@ -89,6 +89,7 @@ def meet_goals(
     ) -> Raised:  # fmt: skip
         measured = measure(trial.result) if measure is not None else trial.verification
         missed = missed and (goals.missed(measured) or missed)
+        runs = sum(one.runs for one in counted)
         compiled = record(trial, low, goals, runs, split, groups, chosen, missed, measured)
         if not measured.missed:
             return Raised(compiled)
@@ -101,13 +102,13 @@ def meet_goals(
         return judged(low)
     low, seen = replace(low, compiled=None), replace(seen, compiled=None)
     search = trials.over(split.part(Use.SEARCH), split.others, searching=True)
+    counted.append(search)
     baseline = measure_baseline(search, request, engines)
     groups = baseline.groups
     # What raising makes no better may still be good enough as it is.
     if aim.missed(baseline.high.verification) and not goals.missed(baseline.low.verification):
         trial = final.run(())
         if not goals.missed(trial.verification):
-            runs = first.runs + search.runs + final.runs
             return judged(trial)
     units = sum(len(group.units) for group in groups.groups)
     for wanted, most in zip((aim, aim.tightened(_TIGHTER)), _RUNS):
@@ -119,12 +120,10 @@ def meet_goals(
         if lowered:
             chosen = [group for group in groups.groups if raised.issuperset(group.names)]
         trial = final.run(raised, lowered)
-        runs = first.runs + search.runs + final.runs
         # The held-out data decides at most twice, and only between selections made without it.
         if not safe.missed(trial.verification):
             return judged(trial, chosen, groups)
     trial = final.run(baseline.high.raised)
-    runs = first.runs + search.runs + final.runs
     # The figures of the result count, and what judges it may be easier than what the search saw.
     seen_missing = [
         replace(miss, figure=f"{miss.figure} on the data of the search")
