@@ -175,15 +175,15 @@ def test_refinements_that_cost_accuracy_are_left_out_unless_they_are_named(scale
 
 def test_the_result_has_no_refinements_where_they_cost_accuracy(monkeypatch):
     """Corrected biases are played to make the outputs worse."""
-    from dovetail_bpu_int8 import calibration_search
+    from dovetail_bpu_int8.calibration_search import DecidedModels
 
-    honest = calibration_search._cosine
+    honest = DecidedModels.cosine
 
-    def worse(job, request, *rest):
-        cosine = honest(job, request, *rest)
+    def worse(models, request, *rest):
+        cosine = honest(models, request, *rest)
         return cosine if request.options.get("refine", {}).get("steps") == [] else cosine - 0.05
 
-    monkeypatch.setattr(calibration_search, "_cosine", worse)
+    monkeypatch.setattr(DecidedModels, "cosine", worse)
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
     assert "are not refined, which costs accuracy here" in said(compiled)[0]
     assert "refined" not in compiled.plan.summary

@@ -134,3 +134,27 @@ def test_functions_are_said_to_be_inlined(tmp_path):
     Path(tmp_path, "m.onnxtxt").write_text(text)
     plan = dovetail.plan(tmp_path / "m.onnxtxt", ["cpu-bf16"])
     assert dovetail.explain(plan, "type:local::twice")[0].startswith("call (local::twice) of the source model: ")
+
+
+@pytest.mark.parametrize(
+    ("trials", "lines"),
+    [
+        ([], []),
+        ("of another version", []),
+        (
+            [{"policy": "goals", "why": f"try {number}", "figure": f"SNR {number} dB"} for number in range(13)],
+            [
+                "13 trials of goals:",
+                *(f"  SNR {number} dB: try {number}" for number in range(6)),
+                "  ... and 1 other, in the plan",
+                *(f"  SNR {number} dB: try {number}" for number in range(7, 13)),
+            ],
+        ),
+    ],
+)
+def test_what_a_search_tried(result, trials, lines):
+    plan = dovetail.load_plan(result[1])
+    plan.summary["trials"] = trials
+    found = dovetail.explain(plan)
+    assert [line for line in found if line in lines] == lines
+    assert any("trials of" in line for line in found) == bool(lines)

@@ -32,6 +32,7 @@ CODE = '''
 import sys
 import dovetail.plugin
 from dovetail.plugin import BackendSummary, DovetailError, Option, Recognition, Refusal, Verdict, hookimpl
+from dovetail.plugin import Outcome, Policy
 from dovetail_quantize.integers import parameters_of_range
 
 class Odd(BaseException):
@@ -93,6 +94,13 @@ class Command:
     def run(self, args):
         return act()
 
+class OddPolicy(Policy):
+    phase, name = "observe", "odd"
+    def propose(self, trials):
+        return act() if AT == "policy propose" else None
+    def outcome(self, trials):
+        return act() if AT == "policy outcome" else Outcome()
+
 class Odd(Option):
     commands, keywords = ("compile", "plan", "check", "bisect"), ("odd",)
     def add_arguments(self, parser):
@@ -111,12 +119,8 @@ class Odd(Option):
         return act() if AT == "option complete" else None
     def begin(self, job):
         return act() if AT == "option begin" else None
-    def observe(self, job):
-        return act() if AT == "option observe" else None
-    def choose(self, job, compile):
-        return act() if AT == "option choose" else None
-    def fit(self, job, compiled):
-        return act() if AT == "option fit" else None
+    def policies(self, job, phase):
+        return act() if AT == "option policies" else [OddPolicy()] if phase == "observe" else []
     def finish(self, job, compiled):
         return act() if AT == "option finish" else None
     def judge(self, job, compiled):
@@ -196,6 +200,7 @@ ENTRIES = {
     "format": [("backend_format", "odd", "odd_things:Format"), ("backend", "listed", "odd_files:listed.oddlist")],
     "command": [("command", "odd-command", "odd_things:COMMAND")],
     "option": [("option", "odd", "odd_things:OPTION")],
+    "policy": [("option", "odd", "odd_things:OPTION")],
     "backend": [("backend", "odd-npu", "odd_things:Backend")],
     "hook": [],
 }
@@ -227,9 +232,9 @@ CASES = {
     "option requested": [(*HOST, "--odd", "1")],
     "option planned": [("plan", MODEL, "--backend", "host", "--odd", "1")],
     "option begin": [(*HOST, "--odd", "1")],
-    "option observe": [(*HOST, "--odd", "1")],
-    "option choose": [(*HOST, "--odd", "1")],
-    "option fit": [(*HOST, "--odd", "1")],
+    "option policies": [(*HOST, "--odd", "1")],
+    "policy propose": [(*HOST, "--odd", "1")],
+    "policy outcome": [(*HOST, "--odd", "1")],
     "option finish": [(*HOST, "--odd", "1")],
     "option judge": [(*HOST, "--odd", "1")],
     "option publish": [(*HOST, "--odd", "1")],
@@ -271,8 +276,7 @@ IGNORED = ("observer", "option arguments", "observer update", "executor", "store
 MAY_BE = {("command run", "None"), ("command run", "a number"), ("command run", "a print"),
           ("option keywords", "None"),
           ("option recorded", "None"), ("option recorded", "a print"),
-          *((f"option {phase}", way) for phase in ("begin", "observe", "choose", "fit")
-            for way in ("None", "a print"))}  # fmt: skip
+          *((act, way) for act in ("option begin", "policy propose") for way in ("None", "a print"))}  # fmt: skip
 
 
 @pytest.mark.generated(one_of=6)

@@ -17,7 +17,9 @@ MODEL = """<ir_version: 10, opset_import: ["" : 22]>
 g (float[2,4] x) => (float[2,4] y) <float[4,4] w = {1,0,0,0, 0,2,0,0, 0,0,3,0, 0,0,0,4}>
 { [dense] a = MatMul (x, w)  [relu] y = Relu (a) }"""
 OPTION = """
-from dovetail.plugin import Option
+from dataclasses import dataclass, replace
+from dovetail.planning import Remark
+from dovetail.plugin import Measure, Option, Outcome, Policy, Proposal, Stepwise
 
 seen = []
 
@@ -43,8 +45,25 @@ PHASES = """def begin(self, job):
 
     def finish(self, job, compiled):
         compiled.files["hello.txt"] = str(job.keywords.get("hello"))"""
-CHOOSE = """def choose(self, job, compile):
-        """
+POLICY = """
+class Odd(Policy):
+    phase, name = "PHASE", "odd"
+    def __init__(self, job):
+        self.job = job
+    def propose(self, trials):
+        BODY
+
+class Nodes(Measure):
+    def of(self, trial):
+        return len(trial.result.plan.nodes)
+    def text(self, figure):
+        return f"{figure} nodes"
+
+COUNTED = Nodes()
+
+class Hello("""
+POLICIES = """def policies(self, job, phase):
+        return [Odd(job)] if phase == Odd.phase else []"""
 REGISTER = 'registry.option("hello", "acme_plugin.hello:HELLO")'
 
 
@@ -56,6 +75,12 @@ def model(tmp_path, monkeypatch):
     onnx.save(onnx.parser.parse_model(MODEL), "m.onnx")
     np.savez("x.npz", x=np.ones((2, 4), np.float32))
     return "m.onnx"
+
+
+def with_policy(phase, body):
+    """The module of an option with a policy of a phase, whose `propose` has this body."""
+    text = POLICY.replace("PHASE", phase).replace("BODY", body)
+    return OPTION.replace("class Hello(", text.lstrip()).replace("PHASES", POLICIES)
 
 
 @pytest.fixture
@@ -162,39 +187,84 @@ def test_a_keyword_that_nobody_owns_has_near_misses(hello, model):
         dovetail.compile(model, "host", min_snr=30, plugins=without)
 
 
-def test_a_search_compiles_with_nodes_high_or_low_or_another_request(hello, model):
+def test_a_policy_proposes_nodes_high_or_low_or_another_request(hello, model):
+    steps = [
+        'Proposal("high", {"dense": ("high", "a test")}, measure=COUNTED)',
+        'Proposal("another", {"relu": ("high", "a test")}, replace(self.job.request), COUNTED)',
+    ]
     hello(
-        CHOOSE
-        + """high = compile({"dense": ("high", "a test")})
-        seen.append(str(high.plan.find("a").precision))
-        seen.extend(remark.why for remark in high.remarks if "a test" in remark.why)
-        return compile(asked={"relu": ("high", "a test")}, request=job.request)"""
+        source=with_policy(
+            "raise",
+            f"""seen.extend(str(trial.figure) for trial in trials)
+        return {steps[0]} if not trials else {steps[1]} if len(trials) == 1 else None""",
+        )
     )
     compiled = dovetail.compile(model, "cpu-bf16")
     assert (str(compiled.plan.find("a").precision), str(compiled.plan.find("y").precision)) == ("bfloat16", "float32")
     from acme_plugin.hello import seen
 
-    assert seen[0] == "float32"
-    assert len(seen) > 1
+    assert seen == ["2", "2", "2"], "figures of earlier trials"
+    assert compiled.plan.summary["trials"] == [
+        {"policy": "odd", "why": "high", "figure": "2 nodes"},
+        {"policy": "odd", "why": "another", "figure": "2 nodes"},
+    ]
+
+
+def test_a_search_may_be_written_as_a_generator(hello, model):
+    source = with_policy("raise", "pass").replace("class Odd(Policy)", "class Odd(Stepwise)")
+    source = source.replace("self.job = job\n", "super().__init__()\n").replace(
+        "def propose(self, trials):\n        pass",
+        """def steps(self):
+        first = yield Proposal("as it is", measure=COUNTED)
+        try:
+            yield Proposal("refused", {"nobody": ("int3", "a test")}, replace(REQUEST, pins=("nobody=host",)))
+        except Exception as error:
+            why = str(error)
+        remark = Remark("analysis", "", "acme", "seen", f"{first.figure}: {why}")
+        return Outcome(trial=first, remarks=[remark])""",
+    )
+    hello(source=source.replace("REQUEST", "__import__('dovetail').passes.Request.of('cpu-bf16')"))
+    compiled = dovetail.compile(model, "cpu-bf16")
+    (why,) = [remark.why for remark in compiled.remarks if remark.rule == "seen"]
+    assert why.startswith("2: ")
+    assert "nobody" in why, "the error of a trial is raised where the generator waits for it"
+    assert str(compiled.plan.find("a").precision) == "bfloat16", "the result of that trial"
+
+
+def test_a_policy_that_proposes_the_same_again_is_ended(hello, model):
+    hello(source=with_policy("raise", 'return Proposal(f"once more {len(trials)}", measure=COUNTED)'))
+    compiled = dovetail.compile(model, "cpu-bf16")
+    (remark,) = [remark for remark in compiled.remarks if remark.rule == "repeated-proposal"]
+    assert remark.why == "odd proposed what it had proposed before (once more 1), and was ended"
+    assert remark.advice == "report it to acme"
+    assert len(compiled.plan.summary["trials"]) == 1
+
+
+def test_an_error_of_a_trial_ends_the_compilation_unless_the_policy_bears_it(hello, model):
+    body = """seen.extend(trial.error.message for trial in trials)
+        return None if trials else Proposal("wrong", request=replace(self.job.request, pins=("nobody=host",)))"""
+    hello(source=with_policy("raise", body))
+    with pytest.raises(dovetail.DovetailError, match="nobody"):
+        dovetail.compile(model, "cpu-bf16")
 
 
 def test_what_is_observed_is_compiled_and_its_reasons_are_in_the_plan(hello, model):
-    hello("""def observe(self, job):
-        from dataclasses import replace
-        from dovetail.plugin import Observed
-        from dovetail.planning import Remark
-        found = replace(job.request, high=("dense",))
-        return Observed(found, [Remark("analysis", "", "acme", "seen", "dense needs it")])""")
+    body = """return None
+
+    def outcome(self, trials):
+        found = replace(self.job.request, high=("dense",))
+        return Outcome(found, remarks=[Remark("analysis", "", "acme", "seen", "dense needs it")])"""
+    hello(source=with_policy("observe", body))
     compiled = dovetail.compile(model, "cpu-bf16")
     assert str(compiled.plan.find("a").precision) == "float32"
     assert [remark.why for remark in compiled.remarks if remark.rule == "seen"] == ["dense needs it"]
 
 
 def test_another_request_is_compiled_until_the_result_fits(hello, model):
-    hello("""def fit(self, job, compiled):
-        from dataclasses import replace
-        low = [node.name for node in compiled.plan.nodes if str(node.precision) == "bfloat16"]
-        return replace(job.request, high=(*job.request.high, low[0])) if low else None""")
+    body = """request = trials[-1].proposal.request or self.job.request
+        low = [node.name for node in trials[-1].result.plan.nodes if str(node.precision) == "bfloat16"]
+        return Proposal("more", request=replace(request, high=(*request.high, low[0]))) if low else None"""
+    hello(source=with_policy("fit", body))
     compiled = dovetail.compile(model, "cpu-bf16")
     assert {str(node.precision) for node in compiled.plan.nodes} == {"float32"}
 
@@ -234,10 +304,8 @@ def test_phases_come_in_their_order_whatever_the_names(hello, model):
 
         return scope()
 
-    def choose(self, job, compile):
-        from acme_plugin.hello import seen
-        seen.append("choose NAME")
-        return compile()
+    def policies(self, job, phase):
+        return [Chooses()] if phase == "raise" else []
 
     def publish(self, job, compiled):
         from acme_plugin.hello import seen
@@ -249,7 +317,19 @@ def test_phases_come_in_their_order_whatever_the_names(hello, model):
     for name, owner in (("b", "brick"), ("a", "acme")):
         register = f'registry.option("{name}", "acme_plugin.hello:HELLO")'
         source = (
-            OPTION.replace('("hello",)', f'("{owner}",)')
+            OPTION.replace(
+                "class Hello(",
+                f"""class Chooses(Policy):
+    phase, name = "raise", "{name}"
+    def propose(self, trials):
+        from acme_plugin.hello import seen
+        if not trials:
+            seen.append("choose {name}")
+            return Proposal("a test")
+
+class Hello(""",
+            )
+            .replace('("hello",)', f'("{owner}",)')
             .replace("--hello", f"--{owner}")
             .replace("args.hello", f"args.{owner}")
         )
@@ -263,7 +343,7 @@ def test_phases_come_in_their_order_whatever_the_names(hello, model):
         seen.clear()
 
 
-@pytest.mark.parametrize("phase", ["begin", "observe", "choose", "fit", "finish", "judge", "publish"])
+@pytest.mark.parametrize("phase", ["begin", "policies", "finish", "judge", "publish"])
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -281,11 +361,17 @@ def test_what_it_raises_is_named_with_its_distribution(hello, model, phase, body
 
 
 @pytest.mark.parametrize(
-    ("phase", "says"),
-    [("observe", "no observation"), ("choose", "no result"), ("fit", "no request"), ("begin", "no scope")],
+    ("source", "says"),
+    [
+        (OPTION.replace("PHASES", "def begin(self, job):\n        return 3"), "no scope"),
+        (OPTION.replace("PHASES", "def policies(self, job, phase):\n        return [3]"), "no policy"),
+        (with_policy("raise", "return 3"), "no proposal"),
+        (with_policy("fit", "return 3"), "no proposal"),
+        (with_policy("observe", "return None\n    def outcome(self, trials): return 3"), "no outcome of a search"),
+    ],
 )
-def test_what_it_returns_instead_is_named(hello, model, phase, says, capsys):
-    hello(f"def {phase}(self, job, *more):\n        return 3")
+def test_what_it_returns_instead_is_named(hello, model, source, says, capsys):
+    hello(source=source)
     assert main(["compile", model, "--backend", "host"]) == 1
     assert f"option 'hello' of acme gave int and {says}" in capsys.readouterr().err
 
@@ -316,6 +402,7 @@ def changed(old, new):
         ("HELLO = 3", "option 'hello' of acme is int, which is no Option"),
         (changed("HELLO = Hello()", "HELLO = Hello"), "option 'hello' of acme is a class"),
         (changed("PHASES", "def compile(self, job, proceed): pass"), "has a method 'compile', instead of which there"),
+        (changed("PHASES", "def choose(self, job, compile): pass"), "has a method 'choose', instead of which there"),
         (changed('("compile",)', '"compile"'), "option 'hello' of acme: 'commands' is no tuple"),
         (
             changed('("compile",)', '("explain",)'),

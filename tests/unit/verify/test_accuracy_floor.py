@@ -72,7 +72,7 @@ def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeyp
         for option in (default, asymmetric)
     }
     assert least[asymmetric] > least[default] + 1
-    monkeypatch.setattr(floor, "_floors", lambda job: {"cpu-int8": (60.0, "")})
+    monkeypatch.setattr(floor, "floors_of", lambda job: {"cpu-int8": (60.0, "")})
     compiled = dovetail.compile(net, "cpu-int8", data=data)
     (why,) = [remark.why for remark in compiled.remarks if remark.rule == "better-scales"]
     assert why.startswith(f"{asymmetric}: ")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.compiler import Driver
 from dovetail.passes import OBSERVER, BackendChoice, Context
 from dovetail.planning import Remark
+from dovetail.plugin import Measure, Outcome, Proposal, Stepwise
 
 from dovetail_bpu_int8.bpu_requests import OPTION
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice, QuantizedValue
-    from dovetail.plugin import CompileJob
-    from dovetail_verify import RunFunction
+    from dovetail.plugin import CompileJob, Steps, Trial
 
 
 OBSERVERS = (
@@ -56,8 +56,8 @@ class Compared(NamedTuple):
         names_refinements: Whether the request names its refinements, which are then applied in any case.
     """
 
-    scaled: dict[str, float]
-    refined: dict[str, float]
+    scaled: Mapping[str, float]
+    refined: Mapping[str, float]
     names_refinements: bool = False
 
     @property
@@ -75,8 +75,8 @@ class Compared(NamedTuple):
         return not self.names_refinements and 1 - refined > _WORSE * (1 - scaled)
 
 
-def best_request(job: CompileJob) -> tuple[Request, Compared]:
-    """The request with the best observer and scheme, and the comparison of the candidates.
+class ChooseObserver(Stepwise):
+    """Finds the request with the best observer and scheme.
 
     The model is calibrated with every candidate on a part of the data, and compared with the original on the first 32
     batches of another one, neither of which judges the result: first before its biases are corrected or its weights
@@ -88,55 +88,51 @@ def best_request(job: CompileJob) -> tuple[Request, Compared]:
     Zero points are among the alternatives of its successor (`asymmetric: [true, false]`). They are left out if the
     option `activations` or a file of the vendor's tools decides, and on bernoulli2.
 
-    Raises:
-        DovetailError: The model cannot be compiled.
+    Args:
+        job: The compilation.
     """
-    from dovetail_quantize import compare_observers
-    from dovetail_verify import CachedOriginal, data_of_search, source_runner
 
-    calibrating, comparing = data_of_search(job)
-    job = replace(job, request=replace(job.request, data=calibrating))
-    original = CachedOriginal(source_runner(job.original, job.ctx))
-    compare_observers(job.ctx, [_observer(_with(job.request, options)) for options in OBSERVERS])
-    requests = _candidates(job.request)
-    first = len(requests)
-    last = _REFINED if _is_refined(job.request) else 1
-    decided: dict[str, _Decided] = {}
-    same: dict[str, str] = {}  # by candidate, an earlier one with equal parameters
+    phase, name = "observe", "observer"
 
-    def measured(candidates: Mapping[str, Request], done: int) -> dict[str, float]:
-        cosines: dict[str, float] = {}
-        for number, (name, request) in enumerate(candidates.items(), start=done + 1):
-            if job.progress:
-                job.progress("choose an observer", number, first + last)
-            if same.get(name) in cosines:  # refinements follow from equal parameters, too
-                cosines[name] = cosines[same[name]]
-                continue
-            request = _with(request, _FLOATS)
-            scheme = cast("BackendChoice", _choice(request)).options.get(_SCHEME, "")
-            if scheme not in decided:
-                asked = replace(request, options=job.request.options)  # with the refinements of the result
-                decided[scheme] = _Decided(job, _with(asked, _APART))
-            work = decided[scheme].calibrated(request)
-            earlier = decided[scheme].earlier_with_equal_parameters(name) if work is not None and not done else None
-            if earlier is not None:
-                same[name], cosines[name] = earlier, cosines[earlier]
-                continue
-            cosine = _cosine(job, request, decided[scheme], work, original, comparing)
-            if cosine is None:
-                return {}
-            cosines[name] = cosine
-        return cosines
+    def __init__(self, job: CompileJob):
+        super().__init__()
+        self._job = job
 
-    scaled = measured({name: _only_scaled(request) for name, request in requests.items()}, 0)
-    names = sorted(scaled, key=scaled.__getitem__, reverse=True)[:last]
-    if not names:
-        return job.request, Compared({}, {})
-    refined = measured({name: requests[name] for name in names}, first) if last > 1 else {}
-    refined = refined or {names[0]: scaled[names[0]]}
-    found = Compared(scaled, refined, names_refinements=_named_refinements(job.request))
-    best = requests[found.best]
-    return (_only_scaled(best) if found.refinements_cost else best), found
+    def steps(self) -> Steps[Outcome]:
+        """Compare the candidates.
+
+        Raises:
+            DovetailError: The model cannot be compiled.
+        """
+        from dovetail_quantize import compare_observers
+
+        candidates = DecidedModels(self._job)
+        request, progress = candidates.job.request, self._job.progress
+        compare_observers(self._job.ctx, [_observer(_with(request, options)) for options in OBSERVERS])
+        requests = _candidates(request)
+        first, last = len(requests), _REFINED if _is_refined(request) else 1
+
+        def measured(chosen: Mapping[str, Request], what: str, done: int) -> Steps[dict[str, float]]:
+            likeness, found = _Likeness(candidates, is_refined=bool(done)), dict[str, float]()
+            for number, (name, candidate) in enumerate(chosen.items(), start=done + 1):
+                if progress:
+                    progress("choose an observer", number, first + last)
+                trial = yield Proposal(f"{name}{what}", request=_with(candidate, _FLOATS), measure=likeness)
+                if trial.figure is None:
+                    return {}
+                found[name] = trial.figure
+            return found
+
+        scaled = yield from measured({name: _only_scaled(request) for name, request in requests.items()}, "", 0)
+        names = sorted(scaled, key=scaled.__getitem__, reverse=True)[:last]
+        if not names:
+            return Outcome()
+        refined: Mapping[str, float] = {}
+        if last > 1:
+            refined = yield from measured({name: requests[name] for name in names}, ", refined", first)
+        found = Compared(scaled, refined or {names[0]: scaled[names[0]]}, _named_refinements(request))
+        best = _only_scaled(requests[found.best]) if found.refinements_cost else requests[found.best]
+        return Outcome(replace(best, data=self._job.request.data), remarks=remarks_of(found))
 
 
 def _candidates(request: Request) -> dict[str, Request]:
@@ -221,6 +217,106 @@ def _only_scaled(request: Request) -> Request:
     return replace(request, options={**request.options, REFINE_OPTION: {"steps": steps}})
 
 
+@dataclass(frozen=True, eq=False)
+class _Likeness(Measure):
+    """The cosine similarity of the worst output with the original's, on average; None if it says nothing.
+
+    Attributes:
+        models: The models that are calibrated.
+        is_refined: Whether candidates are refined after calibration.
+        found: The figures by request.
+    """
+
+    models: DecidedModels
+    is_refined: bool
+    found: dict[str, float] = field(default_factory=dict)
+
+    compiles = False
+
+    def of(self, trial: Trial) -> float | None:
+        """Calibrate a candidate and compare it; one with the parameters of an earlier one has its figure.
+
+        Raises:
+            DovetailError: The model cannot be compiled.
+        """
+        request = cast("Request", trial.proposal.request)
+        name, models = str(_choice(request)), self.models
+        earlier = models.same.get(name)
+        if earlier not in self.found:  # refinements follow from equal parameters, too
+            earlier = None
+            decided = models.of(request)
+            work = decided.calibrated(request)
+            if work is not None and not self.is_refined:
+                earlier = decided.earlier_with_equal_parameters(name)
+            if earlier is None:
+                cosine = models.cosine(request, decided, work)
+                if cosine is not None:
+                    self.found[name] = cosine
+                return cosine
+            models.same[name] = earlier
+        self.found[name] = self.found[earlier]
+        return self.found[name]
+
+    def text(self, figure: float | None) -> str:
+        """Return a cosine similarity in words."""
+        return "nothing to compare" if figure is None else f"cosine similarity {figure:.6f}"
+
+
+class DecidedModels:
+    """The model of a job, decided once per scheme.
+
+    Args:
+        job: The job.
+
+    Attributes:
+        job: The job, with the data that calibrates candidates.
+        same: By candidate, an earlier one with equal parameters.
+    """
+
+    def __init__(self, job: CompileJob):
+        from dovetail_verify import CachedOriginal, data_of_search, source_runner
+
+        calibrating, self._comparing = data_of_search(job)
+        self.job = replace(job, request=replace(job.request, data=calibrating))
+        self.same: dict[str, str] = {}
+        self._original = CachedOriginal(source_runner(job.original, job.ctx))
+        self._decided: dict[str, _Decided] = {}
+
+    def of(self, request: Request) -> _Decided:
+        """Return the model that was decided for the scheme of a request."""
+        scheme = cast("BackendChoice", _choice(request)).options.get(_SCHEME, "")
+        if scheme not in self._decided:
+            asked = replace(request, options=self.job.request.options)  # with the refinements of the result
+            self._decided[scheme] = _Decided(self.job, _with(asked, _APART))
+        return self._decided[scheme]
+
+    def cosine(self, request: Request, decided: _Decided, calibrated: Model | None) -> float | None:
+        """Return the cosine similarity of the worst output, on average; None if it says nothing about the observer."""
+        from dovetail_quantize import quantized_model_of
+        from dovetail_runtime import batches, fitted
+        from dovetail_verify import reference_runner, verify
+
+        job = self.job
+        if calibrated is not None:
+            ctx = decided.ctx
+            made = quantized_model_of(calibrated, ctx).model
+        else:
+            ctx = _context(job, request)
+            made = Driver(job.original, ctx, job.passes).compile().model
+        if not any("batch" in one.source for one in ctx.outcome.quantized_values):
+            return None
+        found: list[float] = []
+        # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
+        on_host = reference_runner(made, ctx, {"share_weights": True})
+        for feeds, _ in islice(batches(job.original, self._comparing, made), _BATCHES):
+            ours = verify(job.original, self._original, lambda given: on_host(fitted(made, given)), feeds, made=made)
+            cosines = [0.0 if output.broken else output.cosine for output in ours.outputs if output.cosine is not None]
+            if not cosines:
+                return None
+            found.append(min(cosines))
+        return sum(found) / len(found) if found else None
+
+
 class _Decided:
     """A model decided once, and calibrated with one observer after the other, with and without refinements.
 
@@ -288,36 +384,3 @@ def _context(job: CompileJob, request: Request) -> Context:
     ctx.try_engines = ctx.files_wanted = False
     ctx.measured = job.ctx.measured
     return ctx
-
-
-def _cosine(
-    job: CompileJob,
-    request: Request,
-    decided: _Decided,
-    calibrated: Model | None,
-    original: RunFunction,
-    comparing: object,
-) -> float | None:
-    """The cosine similarity of the worst output, on average; None if it says nothing about the observer."""
-    from dovetail_quantize import quantized_model_of
-    from dovetail_runtime import batches, fitted
-    from dovetail_verify import reference_runner, verify
-
-    if calibrated is not None:
-        ctx = decided.ctx
-        made = quantized_model_of(calibrated, ctx).model
-    else:
-        ctx = _context(job, request)
-        made = Driver(job.original, ctx, job.passes).compile().model
-    if not any("batch" in one.source for one in ctx.outcome.quantized_values):
-        return None
-    found: list[float] = []
-    # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
-    on_host = reference_runner(made, ctx, {"share_weights": True})
-    for feeds, _ in islice(batches(job.original, comparing, made), _BATCHES):
-        outputs = verify(job.original, original, lambda given: on_host(fitted(made, given)), feeds, made=made).outputs
-        cosines = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
-        if not cosines:
-            return None
-        found.append(min(cosines))
-    return sum(found) / len(found) if found else None

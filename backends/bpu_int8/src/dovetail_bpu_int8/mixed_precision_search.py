@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, cast
 from dovetail.errors import DovetailError, GoalError, UsageError
 from dovetail.passes import Context
 from dovetail.planning import Remark
+from dovetail.plugin import Outcome, Proposal, Stepwise
 from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    from dovetail.plugin import Compile, CompiledModel, CompileJob
+    from dovetail.plugin import CompiledModel, CompileJob, Steps, Trial
     from dovetail_verify import MeasuredLayer
 
 
@@ -27,6 +28,7 @@ _THRESHOLDS = (0.99, 0.999, 0.9999, 1.0)
 """Sensitivity thresholds in order; nodes below the threshold get more bits."""
 
 _FORMATS = {"bernoulli2": (), "bayes": ("int16",), "nash": ("int16", "float16")}
+_JUDGED = 2  # steps that the samples which judge may decide on
 _MEASURED = 200  # nodes, worst alone first, whose effect on the outputs is measured; each takes a run per batch
 
 
@@ -55,59 +57,87 @@ class _Step:
         format: The format to raise nodes to; empty for the first step, in which all nodes are in int8.
         threshold: The sensitivity below which nodes are raised.
         nodes: Raised nodes by name, with format and reason.
-        cosine: The worst cosine similarity of an output.
+        cosine: The worst cosine similarity of an output on the samples of the search.
+        judged: The same on the samples that judge.
     """
 
     format: str
     threshold: float
     nodes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     cosine: float = 0.0
+    judged: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """What is raised, in words."""
+        below = "for all nodes" if self.threshold == 1 else f"below {self.threshold:g}"
+        return f"{self.format} {below} ({pluralize(len(self.nodes), 'node')})" if self.format else "int8"
 
     def __str__(self) -> str:
-        below = "for all nodes" if self.threshold == 1 else f"below {self.threshold:g}"
-        name = f"{self.format} {below} ({pluralize(len(self.nodes), 'node')})" if self.format else "int8"
-        return f"{name} {self.cosine:.6f}"
+        return f"{self.text} {self.cosine:.6f}"
 
 
-def climb(job: CompileJob, compile: Compile, goal: float) -> CompiledModel:
-    """Compile in int8, then raise the most sensitive nodes until every output meets the goal.
+class Ladder(Stepwise):
+    """Compiles in int8, then raises the most sensitive nodes until every output meets the goal.
 
     The sensitivity of a node is the cosine similarity of the worst output with only this node in int8, or if not
     measured, that of its own result on exact inputs. Steps: int16 for nodes below 0.99, 0.999, 0.9999, and for all;
-    then float16 likewise, on a march that supports it.
+    then float16 likewise, on a march that supports it. Steps are compared on the samples of the search; what meets the
+    goal there is judged on others, which decide twice at most.
 
     Source: the vendor's guide to tuning, which starts with all nodes raised and lowers them at the same thresholds.
 
     Args:
         job: The compilation.
-        compile: Compiles it.
         goal: The cosine similarity that every float output must have.
-
-    Raises:
-        GoalError: The last step does not meet the goal; the error holds the most accurate result.
     """
-    march = check_ladder(job)
-    compiled = compile()
-    taken = [_Step("", 0.0, cosine=_worst_cosine(job, compiled))]
-    best = compiled, taken[0]
-    if taken[0].cosine < goal:
-        for rung in _rungs(_sensitivities(job, compiled), _FORMATS[march]):
-            compiled = compile(rung.nodes)
-            rung.cosine = _worst_cosine(job, compiled)
-            taken.append(rung)
-            if rung.cosine > best[1].cosine:
-                best = compiled, rung
-            if rung.cosine >= goal:
+
+    phase, name = "raise", "ladder"
+
+    def __init__(self, job: CompileJob, goal: float):
+        super().__init__()
+        self._job, self._goal = job, goal
+
+    def steps(self) -> Steps[Outcome]:
+        """Climb the ladder; without a step that meets the goal, the most accurate one counts."""
+        from dovetail_verify import Compared, Judged, data_of_search
+
+        job, goal = self._job, self._goal
+        searching = Compared.on(data_of_search(job)[1], job.original, job.ctx, job.progress)
+        judging = Judged(job)
+        march = check_ladder(job)
+        step, taken, judged = _Step("", 0.0), list[_Step](), list[_Step]()
+        trial = yield Proposal(step.text, measure=searching)
+        rungs: Iterator[_Step] | None = None
+        while True:
+            step.cosine = _worst_cosine(trial)
+            taken.append(step)
+            if step.cosine >= goal and len(judged) < _JUDGED:
+                trial = yield Proposal(f"{step.text}, judged", step.nodes, measure=judging)
+                step.judged = _worst_cosine(trial)
+                judged.append(step)
+                if step.judged >= goal:
+                    break
+            if rungs is None:
+                rungs = _rungs(_sensitivities(job, trial.result), _FORMATS[march])
+            following = next(rungs, None)
+            if following is None:
+                step = max(taken, key=lambda one: one.cosine)
+                trial = yield Proposal(f"{step.text}, the most accurate", step.nodes, measure=Judged(job))
+                step.judged = _worst_cosine(trial)
                 break
-    compiled, rung = best
-    met = rung.cosine >= goal
-    steps = [str(one) for one in taken]
-    compiled.plan.summary[SUMMARY] = {"goal": goal, "met": met, "steps": steps, "nodes": len(rung.nodes)}
-    said = f"cosine similarity of the worst output, step by step: {', '.join(steps)}; {goal:g} is asked for"
-    compiled.plan.remarks.append(Remark("analysis", "", "ladder", "ladder", said, advice="`dovetail explain OUT`"))
-    if not met:
-        raise GoalError(compiled, _unmet(goal, str(rung), march))
-    return compiled
+            step = following
+            trial = yield Proposal(step.text, step.nodes, measure=searching)
+        met, compiled = step.judged >= goal, trial.result
+        compiled.verification = trial.figure
+        steps = [str(one) for one in taken]
+        compiled.plan.summary[SUMMARY] = {"goal": goal, "met": met, "steps": steps, "nodes": len(step.nodes)}
+        said = (
+            f"cosine similarity of the worst output, step by step: {', '.join(steps)}; on the samples that judge "
+            f"{step.judged:.6f}; {goal:g} is asked for"
+        )
+        remark = Remark("analysis", "", "ladder", "ladder", said, advice="`dovetail explain OUT`")
+        return Outcome(trial=trial, remarks=[remark], failure=None if met else _unmet(goal, str(step), march))
 
 
 def check_recorded(job: CompileJob, compiled: CompiledModel, goal: float) -> None:
@@ -143,16 +173,13 @@ def check_ladder(job: CompileJob) -> str:
     return backend.chosen["march"]
 
 
-def _worst_cosine(job: CompileJob, compiled: CompiledModel) -> float:
-    """Return the lowest cosine similarity of a float output on the samples that judge.
+def _worst_cosine(trial: Trial) -> float:
+    """Return the lowest cosine similarity of a float output.
 
     Raises:
         DovetailError: There is no float output.
     """
-    from dovetail_verify import judged
-
-    compiled.verification = verification = judged(job, compiled)
-    outputs = verification.outputs
+    outputs = trial.figure.outputs
     found = [0.0 if output.broken else output.cosine for output in outputs if output.cosine is not None]
     if not found:
         raise DovetailError("--ladder: the model has no float output to measure", "choose nodes with --int16")

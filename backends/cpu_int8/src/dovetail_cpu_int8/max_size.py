@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import UsageError
-from dovetail.plugin import Option
+from dovetail.plugin import Option, Policy, Proposal
 from dovetail_onnx import saved_size
 
 from dovetail_cpu_int8.backend import weights_alone
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from dovetail.ir import Model
-    from dovetail.passes import Context, Request
+    from dovetail.passes import Context
     from dovetail.planning import Plan
-    from dovetail.plugin import CompiledModel, CompileJob
+    from dovetail.plugin import CompileJob, Phase, Trial
 
 
 OPTION = "max-size"
@@ -37,7 +37,6 @@ RULE = "max-size"
 RESULT = "result"
 """The fact of such a remark that is the estimated size of the result."""
 
-_AGAIN = "again"  # key of the record: how often the weights got less
 _KEYWORD = "max_size"
 _ROUNDS = 2  # of compiling again; the first knows exactly what is written besides the weights
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "ki": 2**10, "mi": 2**20, "gi": 2**30}
@@ -83,22 +82,9 @@ class MaxSize(Option):
         """
         _check(job.ctx, job.keywords)
 
-    def fit(self, job: CompileJob, compiled: CompiledModel) -> Request | None:
-        """Return a request with less for weights if the result is larger than allowed; at most twice.
-
-        The strategy `weights-alone` reads the record, and estimates what is written besides the weights.
-        """
-        record = job.request.options.get(OPTION, {})
-        if BYTES not in record or record.get(_AGAIN, 0) == _ROUNDS:
-            return None
-        # A folder keeps weights outside of the file where its source does.
-        size = saved_size(compiled.model, _is_external(job.original) or None)
-        estimated = [one.facts[RESULT] for one in compiled.remarks if one.rule == RULE and RESULT in one.facts]
-        if size <= record[BYTES] or not estimated:
-            return None
-        reserved = record.get(RESERVED, 0) + size - estimated[-1]
-        changed = {**record, RESERVED: reserved, _AGAIN: record.get(_AGAIN, 0) + 1}
-        return replace(job.request, options={**job.request.options, OPTION: changed})
+    def policies(self, job: CompileJob, phase: Phase) -> Iterable[Policy]:
+        """Give weights less if the result is larger than allowed."""
+        return [_Within(job)] if phase == "fit" and BYTES in job.request.options.get(OPTION, {}) else []
 
     def planned(self, plan: Plan, model: Model, ctx: Context, keywords: Mapping[str, Any]) -> None:
         """Check that some backend reads the size.
@@ -107,6 +93,33 @@ class MaxSize(Option):
             UsageError: None does.
         """
         _check(ctx, keywords)
+
+
+class _Within(Policy):
+    """Proposes less for weights if the result is larger than allowed; at most twice.
+
+    The strategy `weights-alone` reads the record, and estimates what is written besides the weights.
+    """
+
+    phase, name, compares = "fit", "max-size", False
+
+    def __init__(self, job: CompileJob):
+        self._job = job
+
+    def propose(self, trials: Sequence[Trial]) -> Proposal | None:
+        """Return a request with less for weights; None if the result fits."""
+        compiled = trials[-1].result
+        request = trials[-1].proposal.request or self._job.request
+        record = request.options[OPTION]
+        # A folder keeps weights outside of the file where its source does.
+        size = saved_size(compiled.model, _is_external(self._job.original) or None)
+        estimated = [one.facts[RESULT] for one in compiled.remarks if one.rule == RULE and RESULT in one.facts]
+        if size <= record[BYTES] or not estimated or len(trials) > _ROUNDS:
+            return None
+        reserved = record.get(RESERVED, 0) + size - estimated[-1]
+        changed = {**request.options, OPTION: {**record, RESERVED: reserved}}
+        why = f"the result has {size:,} bytes, and {record[BYTES]:,} are allowed"
+        return Proposal(why, request=replace(request, options=changed))
 
 
 def _check(ctx: Context, keywords: Mapping[str, Any]) -> None:

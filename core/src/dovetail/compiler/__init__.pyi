@@ -3,3 +3,4 @@
 from dovetail.compiler.driver import Driver as Driver
 from dovetail.compiler.option_phases import OptionPhases as OptionPhases
 from dovetail.compiler.planned import plan_of as plan_of
+from dovetail.compiler.search import FoundPolicy as FoundPolicy, Search as Search

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.compiler.driver import Driver
+from dovetail.compiler.search import Search
 from dovetail.errors import ResultError
 from dovetail.passes.instrumentation import Instrumentation
 from dovetail.planning.remark import Remark
@@ -16,7 +17,7 @@ from dovetail.plugin.compiled import CompiledModel
 from dovetail.plugin.context import Context
 from dovetail.plugin.loading.output import own_output
 from dovetail.plugin.loading.stores import recognized
-from dovetail.plugin.options import CompileJob, Observed, blaming, returned
+from dovetail.plugin.options import CompileJob, blaming, returned
 from dovetail.plugin.running import input_data, runner_class
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.passes import Pass
     from dovetail.plugin.loading.loader import PluginSet
-    from dovetail.plugin.options import Asked, Compile
+    from dovetail.plugin.search import Asked
 
 _UNVERIFIED = Remark(
     "analysis", "", "compile", "not-verified", "the result was not verified: no installed distribution compares it",
@@ -39,19 +40,6 @@ def _noted(problems: list[ResultError]) -> Iterator[None]:
         yield
     except ResultError as error:
         problems.append(error)
-
-
-def _passing_on(passing: list[BaseException], compile: Compile) -> Compile:
-    """Return a function that compiles and lists the errors of compiling, which are not those of the calling option."""
-
-    def compile_(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        try:
-            return compile(asked, request)
-        except BaseException as error:
-            passing.append(error)
-            raise
-
-    return compile_
 
 
 class Compilation:
@@ -98,7 +86,8 @@ class Compilation:
         job = replace(job, recognized=recognized_as)
         if recognized_as is None and request.data is not None:
             input_data(request.data).check(self._original)
-        job = replace(job, searched=any(found.option.searches(job) for found in self._options.acting("searches")))
+        search = Search(self._options, self._compile)
+        job = replace(job, searched=search.compares(job))
         with ExitStack() as scopes:
             for found in self._options.acting("begin"):
                 with blaming(found):
@@ -107,7 +96,7 @@ class Compilation:
                         scopes.enter_context(returned(found, scope, AbstractContextManager, "scope"))
             self._try_engines = ctx.try_engines
             problems: list[ResultError] = []
-            compiled = recognized_as if recognized_as is not None else self._searched(job, problems)
+            compiled = recognized_as if recognized_as is not None else self._searched(job, search, problems)
             for found in self._options.acting("judge"):
                 with blaming(found), _noted(problems):
                     found.option.judge(job, compiled)
@@ -119,55 +108,17 @@ class Compilation:
             raise problems[0]
         return compiled
 
-    def _searched(self, job: CompileJob, problems: list[ResultError]) -> CompiledModel:
-        """Return the result of the phases up to the one that finishes it; what is wrong with it is added to a list."""
-        remarks: list[Remark] = []
-        for found in self._options.acting("observe"):
-            with blaming(found):
-                observed = found.option.observe(job)
-            if observed is not None:
-                remarks += returned(found, observed, Observed, "observation").remarks
-                job = replace(job, request=observed.request)
-
-        def compile_(asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-            with own_output():
-                compiled = self._compile(asked, request or job.request)
-            compiled.plan.remarks += remarks
-            return compiled
-
-        compiled = self._chosen(job, compile_, problems)
-        for found in self._options.acting("fit"):
-            while True:
-                with blaming(found):
-                    request = found.option.fit(job, compiled)
-                if request is None:
-                    break
-                job = replace(job, request=returned(found, request, Request, "request"))
-                problems.clear()
-                compiled = self._chosen(job, compile_, problems)
+    def _searched(self, job: CompileJob, search: Search, problems: list[ResultError]) -> CompiledModel:
+        """Return the finished result of a search; what is wrong with it is added to a list."""
+        job, compiled = search.run(job)
+        problems += search.problems
         for found in self._options.acting("finish"):
             with blaming(found):
                 found.option.finish(job, compiled)
         return compiled
 
-    def _chosen(self, job: CompileJob, compile: Compile, problems: list[ResultError]) -> CompiledModel:
-        """Return the result that the first option chooses, or the best one that it found, or that of the request."""
-        for found in sorted(self._options.acting("choose"), key=lambda found: not self._options.given(found)):
-            passing: list[BaseException] = []
-            try:
-                with blaming(found, passing):
-                    compiled = found.option.choose(job, _passing_on(passing, compile))
-            except ResultError as error:
-                problems.append(error)
-                best: CompiledModel = error.compiled
-                return best
-            if compiled is not None:
-                return returned(found, compiled, CompiledModel, "result")
-        return compile()
-
-    def _compile(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        """Compile for overrides of nodes, or for another request."""
-        wanted = request or self._request
+    def _compile(self, asked: Asked, wanted: Request) -> CompiledModel:
+        """Compile a request with overrides of nodes."""
         if wanted is not self._driven:
             ctx = self._ctx if wanted is self._request else self._context(wanted)
             if wanted.data is self._ctx.measured.data:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dovetail.passes.pipeline import Pipeline
     from dovetail.planning.plan import Plan
     from dovetail.plugin.compiled import CompiledModel
-    from dovetail.plugin.options import Asked
+    from dovetail.plugin.search import Asked
 
 
 _PREPARE = ("normalize", "analyze")

@@ -64,12 +64,17 @@ from dovetail.plugin.hookspecs import API_VERSION as API_VERSION, hookimpl as ho
 from dovetail.plugin.loading.isolation import PluginWarning as PluginWarning
 from dovetail.plugin.invariant import Invariant as Invariant
 from dovetail.plugin.loading.loader import PluginSet as PluginSet, load_plugins as load_plugins
-from dovetail.plugin.options import (
+from dovetail.plugin.options import CompileJob as CompileJob, Option as Option
+from dovetail.plugin.search import (
     Asked as Asked,
-    Compile as Compile,
-    CompileJob as CompileJob,
-    Observed as Observed,
-    Option as Option,
+    Measure as Measure,
+    Outcome as Outcome,
+    Phase as Phase,
+    Policy as Policy,
+    Proposal as Proposal,
+    Steps as Steps,
+    Stepwise as Stepwise,
+    Trial as Trial,
 )
 from dovetail.plugin.engine import SpanRecorder as SpanRecorder, span_recorder as span_recorder
 from dovetail.plugin.processes import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +135,17 @@ class Emitter(ABC):
 
 TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)
 """Whether the present compilation is a trial of a search; see `Emitter.matches_plan`."""
+
+
+@contextmanager
+def searching(is_trial: bool = True) -> Iterator[None]:
+    """Mark what is compiled inside of the block as a trial of a search, or as none."""
+    token = TRIAL.set(is_trial)
+    try:
+        yield
+    finally:
+        TRIAL.reset(token)
+
 
 # The time, of `time.monotonic`, at which a call of a tool ends, whatever its own timeout is. Only commands with a time
 # limit set it.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.installed import DISTRIBUTION
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from dovetail.ir.model import Model
     from dovetail.planning.node_request import NodeRequest
     from dovetail.planning.plan import Plan
-    from dovetail.planning.remark import Remark
     from dovetail.planning.request import Request
     from dovetail.plugin.compiled import CompiledModel
     from dovetail.plugin.context import Context
     from dovetail.plugin.loading.registry import Registry
     from dovetail.plugin.pass_ import Pass
+    from dovetail.plugin.search import Phase, Policy
 
 
 T = TypeVar("T")
@@ -39,13 +39,11 @@ COMPILE_KEYWORDS = frozenset(
 )  # fmt: skip
 """The parameters of `dovetail.compile` itself, and the subset of `dovetail.plan`; no option may own one of these."""
 
-Asked: TypeAlias = "Mapping[str, tuple[str, str]]"
-"""Overrides by name of a main-graph node, each with the option that asks for it, for remarks: `high` or `low`, which
-typing obeys, or an element type such as `int16`, which the strategy of the node's backend may obey."""
-
-
-PHASES = ("begin", "observe", "choose", "fit", "finish", "judge", "publish")
+PHASES = ("begin", "policies", "finish", "judge", "publish")
 """The phases of a compilation, in order: methods of `Option`."""
+
+_GONE = ("compile", "observe", "choose", "fit")
+"""Methods that options of earlier versions had."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class CompileJob:
 
     Attributes:
         original: The source model, which must not be changed.
-        request: The request, as the phase `observe` left it.
+        request: The request, as policies left it.
         ctx: The context of the compilation.
         keywords: The keyword arguments that options own, including those of other options.
         recognized: The existing result of the same request and model, or None; it stays as it is, and only the phases
@@ -64,7 +62,7 @@ class CompileJob:
             second call with the same result does nothing; the return value of `dovetail.compile` is kept in any case.
         passes: The caller's own passes, in addition to those of plugins.
         tried: The engines that the result is tried on, by backend.
-        searched: Whether an option compares results on data to choose one of them.
+        searched: Whether a policy compares results on data to choose one of them.
         on_prepared: Called with the prepared model of the request, once, before anything is decided. Options add to it;
             these callbacks must not change the model, and end the compilation by raising a `DovetailError`.
     """
@@ -80,31 +78,6 @@ class CompileJob:
     tried: Mapping[str, str] = field(default_factory=dict)
     searched: bool = False
     on_prepared: list[Callable[[Model], None]] = field(default_factory=list)
-
-
-class Compile(Protocol):
-    """Compiles a job; may be called any number of times."""
-
-    def __call__(self, asked: Asked | None = None, request: Request | None = None) -> CompiledModel:
-        """Return the result.
-
-        Args:
-            asked: Overrides, obeyed wherever nothing forbids it.
-            request: A request that replaces the job's, such as one for other scales; its result then counts as that of
-                the job's request.
-        """
-
-
-class Observed(NamedTuple):
-    """What an option found out before the first compilation that counts.
-
-    Attributes:
-        request: The request to compile instead.
-        remarks: Its reasons, for the plan of the result.
-    """
-
-    request: Request
-    remarks: Sequence[Remark] = ()
 
 
 class Option(ABC):
@@ -209,39 +182,18 @@ class Option(ABC):
         """
         return None
 
-    def searches(self, job: CompileJob) -> bool:
-        """Return whether it compares results on data to choose one of them; some samples are kept apart for that."""
-        return False
+    def policies(self, job: CompileJob, phase: Phase) -> Iterable[Policy]:
+        """Return what searches in a phase for the result that the keywords ask for; nothing if they ask for nothing.
 
-    def observe(self, job: CompileJob) -> Observed | None:
-        """Complete the request by what trials on data show, such as an observer; None to leave it as it is.
-
-        Raises:
-            DovetailError: The trials fail.
-        """
-        return None
-
-    def choose(self, job: CompileJob, compile: Compile) -> CompiledModel | None:
-        """Search for the result that the keywords ask for, such as one that meets a goal; None if they ask for nothing.
-
-        The first option that returns a result ends the phase, those whose keywords are given before the others. If none
-        does, the request is compiled as it is.
+        It is called for each of the phases `observe`, `raise` and `fit`, with the request as it is by then, and must
+        not look at data. All policies of the phases `observe` and `fit` are followed. In the phase `raise` one is: the
+        first, those of options whose keywords are given before the others; without one, the request is compiled as it
+        is.
 
         Raises:
-            ResultError: No result is what is asked for; the error holds the best one, with which the phases go on.
-            DovetailError: The compilation fails.
+            DovetailError: The request cannot be searched for.
         """
-        return None
-
-    def fit(self, job: CompileJob, compiled: CompiledModel) -> Request | None:
-        """Return a request to choose a result for instead, such as one of a smaller size; None if the result fits.
-
-        It is called again with the result of that.
-
-        Raises:
-            DovetailError: It cannot tell.
-        """
-        return None
+        return ()
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:  # noqa: B027, it need not do anything
         """Check the result that was found, and complete it, such as by files beside it, before it is kept.
@@ -318,8 +270,8 @@ def _checked(found: InstalledOption, owners: Mapping[str, str]) -> InstalledOpti
     if isinstance(option, type):
         raise DovetailError(f"{found.title} is a class, and not an object of it")
     derived(option, found.title, Option)
-    if any("compile" in vars(cls) for cls in type(option).__mro__):
-        raise DovetailError(f"{found.title} has a method 'compile', instead of which there are {', '.join(PHASES)}")
+    if gone := [name for name in _GONE if any(name in vars(cls) for cls in type(option).__mro__)]:
+        raise DovetailError(f"{found.title} has a method '{gone[0]}', instead of which there are {', '.join(PHASES)}")
     for attribute, names in (("commands", option.commands), ("keywords", option.keywords)):
         if not isinstance(names, tuple):
             raise DovetailError(f"{found.title}: '{attribute}' is no tuple of names")
@@ -344,14 +296,10 @@ def returned(found: InstalledOption, value: object, kind: type[T], what: str) ->
 
 
 @contextmanager
-def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> Iterator[None]:
-    """Name the option in errors raised by the block, unless they are meant for users, or came through from elsewhere.
+def blaming(found: InstalledOption) -> Iterator[None]:
+    """Name the option in errors raised by the block, unless they are meant for users.
 
     Output of the block goes to standard error.
-
-    Args:
-        found: The option whose code runs in the block.
-        passing: Exceptions raised by code that the option called back.
     """
     try:
         with foreign_output(found.title):
@@ -359,8 +307,6 @@ def blaming(found: InstalledOption, passing: Collection[BaseException] = ()) -> 
     except (DovetailError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if any(error is other for other in passing):
-            raise
         raise DovetailError(
             f"{found.title} raised {described(error)}",
             f"report it to {found.owner}, or leave it out with --no-plugin {found.owner}",

@@ -79,14 +79,14 @@ class Jobs:
     def judge(self, job: Job) -> dict[str, Any]:
         """Compare a saved result with the original on samples that no candidate saw."""
         import dovetail
-        from dovetail_verify.accuracy.goals import Goals, worst_of
+        from dovetail_verify.accuracy.goals import Goals
 
         from dovetail_tune.data_folders import from_plain
 
         compiled = dovetail.load(job["folder"], self._plugins)
         _use(compiled, job)
         compared = dovetail.verify(job["model"], compiled, from_plain(job["judge"]), plugins=self._plugins)
-        return {"figure": worst_of(compared), "missed": list(map(str, Goals(**job["goals"]).missed(compared)))}
+        return {"figure": compared.worst, "missed": list(map(str, Goals(**job["goals"]).missed(compared)))}
 
     def load(self, job: Job) -> dict[str, Any]:
         """Load a saved result, and run it once."""

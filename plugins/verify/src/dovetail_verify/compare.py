@@ -105,6 +105,15 @@ class OutputVerification:
         )
 
     @property
+    def worst(self) -> str:
+        """The figure of the worst output in words, that of floats if there are any: `SNR 31.2 dB`."""
+        snr = self.worst_snr_db
+        if snr is None:
+            worst = min(self.outputs, key=lambda output: output.rated_db)
+            return "exact" if worst.rated_db == math.inf else "broken" if worst.broken else worst.disagreement
+        return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"SNR {snr:.1f} dB"
+
+    @property
     def worst_snr_db(self) -> float | None:
         """Lowest SNR of any float output; None if there is none."""
         return min((output.snr_db for output in self.outputs if output.snr_db is not None), default=None)

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from dovetail.compiler import Driver
 from dovetail.errors import DovetailError
 from dovetail.passes import Context, Instrumentation
-from dovetail.plugin.loading import check_installed
+from dovetail.plugin.loading import check_installed, searching
 from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
-
-from dovetail_verify.runners import searching
 
 if TYPE_CHECKING:
     from dovetail.ir import Model

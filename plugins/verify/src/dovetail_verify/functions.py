@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import dovetail
 from dovetail.api import AnyModel, named_backends, requested
-from dovetail.compiler import Driver, OptionPhases
+from dovetail.compiler import Driver, FoundPolicy, OptionPhases, Search
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
 from dovetail.planning import HOST
@@ -21,14 +21,15 @@ from dovetail_runtime.engines import engines_of
 from dovetail_runtime.nested_graphs import with_nodes
 
 from dovetail_verify.accuracy.goals import Goals
-from dovetail_verify.accuracy.ranking import rank
-from dovetail_verify.accuracy.trials_of_request import trials_of
+from dovetail_verify.accuracy.ranking import Ranked
+from dovetail_verify.accuracy.trials import AccuracyTrials
 from dovetail_verify.arguments import decibels_of, shapes_of
 from dovetail_verify.compiled_from import exact_model, fill_in_nodes, request_of_result
 from dovetail_verify.held_out import fixed_shapes, seen_before
 from dovetail_verify.layer_parts import LayerParts
 from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
+from dovetail_verify.measures import Compared
 from dovetail_verify.own_kernels import doubts_about
 from dovetail_verify.parts import compared
 from dovetail_verify.programs import measured_programs
@@ -169,9 +170,10 @@ def bisect(
     ctx = Context(replace(request, data=split.part(Use.CALIBRATION)), plugins=plugins)
     ctx.load_backends()
     driver = Driver(original, ctx, passes, Instrumentation(progress=progress))
-    judging = split.part(Use.JUDGMENT)
-    trials = trials_of(original, driver.compile, "bisecting", request, ctx, progress, data=judging)
-    ranking = rank(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
+    trials = AccuracyTrials(Compared.on(split.part(Use.JUDGMENT), original, ctx, progress), "high", "bisecting")
+    policy = Ranked(trials, request, engines_of([ctx.host], ctx.registry), goals, runs)
+    Search(chosen, lambda asked, _: driver.compile(asked)).followed(FoundPolicy(policy), ctx.request)
+    ranking = cast("Ranking", policy.ranking)
     return replace(ranking, notes=(split.text, *ranking.notes))
 
 

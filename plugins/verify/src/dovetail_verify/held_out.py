@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.planning import HOST
@@ -16,38 +16,12 @@ from dovetail_verify.runners import source_runner
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import Compile, CompiledModel, CompileJob
+    from dovetail.plugin import CompiledModel, CompileJob
 
     from dovetail_verify.compare import OutputVerification
 
 _USE = "data"  # key in the summary of a plan
 _FIXED = "fix-shapes"  # the name of the option in a request that gives open extents
-
-
-class HeldOut:
-    """The parts of a job's data, and the compilation on one of them.
-
-    Args:
-        job: The compilation, whose data is divided (`divided`).
-        compile: Compiles it.
-
-    Attributes:
-        split: The parts.
-        request: The job's request with the data that calibrates.
-        search, judgment: The parts that a search sees, and that judge.
-    """
-
-    def __init__(self, job: CompileJob, compile: Compile):
-        parts = divided(job)
-        self._job, self.compile, self.split = job, compile, parts.split
-        self.request = (
-            job.request if job.request.data is parts.calibration else replace(job.request, data=parts.calibration)
-        )
-        self.search, self.judgment = self.split.part(Use.SEARCH), self.split.part(Use.JUDGMENT)
-
-    def judged(self, compiled: CompiledModel) -> OutputVerification:
-        """See `judged`."""
-        return judged(self._job, compiled)
 
 
 @dataclass(frozen=True)

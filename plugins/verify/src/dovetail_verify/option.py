@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
 from dovetail.planning import Remark
-from dovetail.plugin import Observed, Option
+from dovetail.plugin import Option, Outcome, Policy
 from dovetail_commands.request import command_text
 
 from dovetail_verify.arguments import GOALS, add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
 from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
-    from dovetail.plugin import Compile, CompiledModel, CompileJob
+    from dovetail.plugin import CompiledModel, CompileJob, Phase, Trial
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
@@ -92,10 +92,6 @@ class VerifyResult(Option):
         goals = [(name, recorded[name]) for name in GOALS if recorded.get(name) is not None]
         return words + [word for name, goal in goals for word in (f"--{name.replace('_', '-')}", str(goal))]
 
-    def searches(self, job: CompileJob) -> bool:
-        """Return whether there is a goal."""
-        return bool(_goals(job.keywords))
-
     def begin(self, job: CompileJob) -> None:
         """Check goals and data, and let the prepared model be compared with the source.
 
@@ -116,38 +112,20 @@ class VerifyResult(Option):
             shapes = shapes_of(job.keywords.get("input_shapes"), job.original)
             job.on_prepared.append(job.ctx.kept.put(PreparationCheck(job, shapes)))
 
-    def observe(self, job: CompileJob) -> Observed | None:
-        """Divide the data, so that what judges the result calibrates nothing."""
-        if not _divides(job):
-            return None
-        from dovetail_verify.held_out import divided
+    def policies(self, job: CompileJob, phase: Phase) -> Iterable[Policy]:
+        """Keep what judges the result out of calibration, and search for what meets goals or the backends' floors."""
+        if phase == "observe" and _divides(job):
+            return [_Divided(job)]
+        if phase == "raise" and _divides(job):
+            if goals := _goals(job.keywords):
+                from dovetail_verify.accuracy.formats import MeetGoals
 
-        return Observed(replace(job.request, data=divided(job).calibration))
+                return [MeetGoals(job, goals)]
+            if any(backend.floor for backend in job.ctx.backends):
+                from dovetail_verify.accuracy.floor import AboveFloor
 
-    def choose(self, job: CompileJob, compile: Compile) -> CompiledModel | None:
-        """Search for a result that meets the goals, or the floors of its backends.
-
-        Raises:
-            GoalError: The goals cannot be met; the error holds the most accurate result.
-        """
-        if not _divides(job):
-            return None
-        from dovetail_verify.held_out import HeldOut
-
-        goals = _goals(job.keywords)
-        if not goals:
-            if not any(backend.floor for backend in job.ctx.backends):
-                return None
-            from dovetail_verify.accuracy.floor import above_floor
-
-            held_out = HeldOut(job, compile)
-            return above_floor(job, held_out, compile())
-        from dovetail_verify.accuracy.formats import meet_goals_over_formats
-
-        found = meet_goals_over_formats(job, HeldOut(job, compile), goals)
-        if found.failure is not None:
-            raise GoalError(found.compiled, found.failure)
-        return found.compiled
+                return [AboveFloor(job)]
+        return []
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
         """Record which data the result is of, and what was said of the preparation."""
@@ -225,6 +203,24 @@ class VerifyResult(Option):
             raise VerificationError(compiled, error) from error
         found.record(compiled)
         return found
+
+
+class _Divided(Policy):
+    """Lets a part of the data calibrate, so that what judges the result calibrates nothing; it tries nothing."""
+
+    phase, name, compares = "observe", "data", False
+
+    def __init__(self, job: CompileJob):
+        self._job = job
+
+    def propose(self, trials: Sequence[Trial]) -> None:
+        """Propose nothing."""
+
+    def outcome(self, trials: Sequence[Trial]) -> Outcome:
+        """Return the request with the data that calibrates."""
+        from dovetail_verify.held_out import divided
+
+        return Outcome(replace(self._job.request, data=divided(self._job).calibration))
 
 
 def _learns(job: CompileJob) -> bool:

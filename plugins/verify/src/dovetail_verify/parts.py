@@ -16,11 +16,10 @@ from dovetail.errors import DovetailError
 from dovetail_runtime.data.file_items import FileItems
 from dovetail_runtime.data_workers import DataWorkers, answering, data_workers
 
-from dovetail_verify.accuracy.trials import CachedOriginal
 from dovetail_verify.batch_differences import by_batch
 from dovetail_verify.compare import summed, verify
 from dovetail_verify.metrics import DifferenceSums
-from dovetail_verify.runners import exact_runner, reference_runner, runner, source_runner
+from dovetail_verify.runners import CachedOriginal, exact_runner, reference_runner, runner, source_runner
 from dovetail_verify.sent_results import can_be_sent, packed, unpacked
 
 if TYPE_CHECKING:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.loading import TRIAL, artifact_of
+from dovetail.plugin.loading import artifact_of
+from dovetail_runtime.data.sources import data_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,11 +157,30 @@ def _in_integers(model: Model, ctx: Context) -> Model:
     return work if made(everywhere=True).run(work, Context(Request(), plugins=ctx.plugins)) else model
 
 
-@contextmanager
-def searching() -> Iterator[None]:
-    """Mark what is compiled inside of the block as trials of a search; see `dovetail.plugin.Emitter.matches_plan`."""
-    token = TRIAL.set(True)
-    try:
-        yield
-    finally:
-        TRIAL.reset(token)
+_KEPT_OUTPUTS = 1 << 29  # bytes of the original's outputs kept between trials
+Feeds = Mapping[str, "np.ndarray"]
+Outputs = dict[str, "np.ndarray"]
+
+
+class CachedOriginal:
+    """Runs the original, and caches its outputs by input within a memory limit."""
+
+    def __init__(self, run: Callable[[Feeds], Outputs]):
+        self._run = run
+        self._known: dict[str, Outputs] = {}
+        self._size = 0
+
+    def __call__(self, feeds: Feeds) -> Outputs:
+        """Return the outputs of the original for given inputs."""
+        # Key the cache by content: batches may come in any order, and a function may return different ones each time.
+        if not all(hasattr(array, "dtype") for array in feeds.values()):
+            return self._run(feeds)  # sequences have no digest
+        key = data_digest(dict(feeds))
+        if key in self._known:
+            return self._known[key]
+        outputs = self._run(feeds)
+        size = sum(getattr(array, "nbytes", _KEPT_OUTPUTS) for array in outputs.values())
+        if self._size + size <= _KEPT_OUTPUTS:
+            self._size += size
+            self._known[key] = outputs
+        return outputs

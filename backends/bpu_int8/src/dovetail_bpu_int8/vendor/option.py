@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.plugin import Observed, Option
+from dovetail.plugin import Option
 
 from dovetail_bpu_int8.bpu_requests import OPTION, check_used, requests_of
-from dovetail_bpu_int8.calibration_search import best_request, remarks_of, wants_search, with_scheme_of_plan
-from dovetail_bpu_int8.mixed_precision_search import check_ladder, check_recorded, checked_goal, climb
+from dovetail_bpu_int8.calibration_search import ChooseObserver, wants_search, with_scheme_of_plan
+from dovetail_bpu_int8.mixed_precision_search import Ladder, check_ladder, check_recorded, checked_goal
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context, Request
-    from dovetail.plugin import Compile, CompiledModel, CompileJob, NodeRequest
+    from dovetail.plugin import CompiledModel, CompileJob, NodeRequest, Phase, Policy
 
 
 class BpuOption(Option):
@@ -139,29 +139,12 @@ class BpuOption(Option):
 
             raise DovetailError(lacking, OTHER_DATA)
 
-    def searches(self, job: CompileJob) -> bool:
-        """Return whether observers are compared."""
-        return wants_search(job)
-
-    def observe(self, job: CompileJob) -> Observed | None:
-        """Choose an observer if none was chosen.
-
-        Raises:
-            DovetailError: The model cannot be compiled.
-        """
-        if not wants_search(job):
-            return None
-        best, cosines = best_request(job)
-        return Observed(replace(best, data=job.request.data), remarks_of(cosines))
-
-    def choose(self, job: CompileJob, compile: Compile) -> CompiledModel | None:
-        """Climb the ladder, step by step.
-
-        Raises:
-            GoalError: The last step of the ladder misses the goal.
-        """
+    def policies(self, job: CompileJob, phase: Phase) -> Iterable[Policy]:
+        """Choose an observer if none was chosen, and climb the ladder, step by step."""
         goal = checked_goal(job.keywords.get("ladder"))
-        return None if goal is None else climb(job, compile, goal)
+        if phase == "observe" and wants_search(job):
+            return [ChooseObserver(job)]
+        return [Ladder(job, goal)] if phase == "raise" and goal is not None else []
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
         """Check that the BPU has something to do.

@@ -4,7 +4,12 @@ from dovetail.plugin.engine import (
     make_engine as make_engine,
     CURRENT_RECORDER as CURRENT_RECORDER,
 )
-from dovetail.plugin.emitter import TOOL_DEADLINE as TOOL_DEADLINE, TOOL_PROGRESS as TOOL_PROGRESS, TRIAL as TRIAL
+from dovetail.plugin.emitter import (
+    TOOL_DEADLINE as TOOL_DEADLINE,
+    TOOL_PROGRESS as TOOL_PROGRESS,
+    TRIAL as TRIAL,
+    searching as searching,
+)
 from dovetail.plugin.loading.backend_files import (
     format_of as format_of,
     named_format_of as named_format_of,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.planning import SLOT, coverage_line, template
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _KINDS = ("failed", "missed", "passed", "analysis")
 _EXAMPLES = 3  # nodes named per reason
 _REASONS = 4  # reasons shown per rule
+_TRIALS = 6  # trials shown, of the first and of the last ones
 
 
 def summary_lines(plan: Plan) -> list[str]:
@@ -26,7 +27,20 @@ def summary_lines(plan: Plan) -> list[str]:
     if fates:
         lines.append(f"{pluralize(len(plan.sources), 'node')} of the source model are gone:")
         lines += [f"  {number} {operator} {fate}" for (operator, fate), number in fates.most_common()]
-    return lines + suggestions(plan)
+    return lines + tried(plan) + suggestions(plan)
+
+
+def tried(plan: Plan) -> list[str]:
+    """Return what searches tried for the result, in order: the figure of each trial, and why it was proposed."""
+    found = plan.summary.get("trials")
+    trials = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    if not trials:
+        return []
+    policies = ", ".join(dict.fromkeys(str(one.get("policy")) for one in trials))
+    lines = [f"  {one.get('figure')}: {one.get('why')}" for one in trials]
+    if len(lines) > 2 * _TRIALS:
+        lines[_TRIALS:-_TRIALS] = [f"  ... and {pluralize(len(lines) - 2 * _TRIALS, 'other')}, in the plan"]
+    return [f"{pluralize(len(trials), 'trial')} of {policies}:", *lines]
 
 
 def reasons(remarks: Iterable[Remark]) -> list[str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from dovetail.ir import Model
     from dovetail.passes import Request
+    from dovetail.plugin import Steps
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.streamed import SideBySide
@@ -52,7 +53,7 @@ class Baseline:
 
 def measure_baseline(
     trials: AccuracyTrials, request: Request, engines: Mapping[str, Sequence[GuardedEngine]], by_nodes: bool = False
-) -> Baseline:
+) -> Steps[Baseline]:
     """Measure the baseline in two runs, and one run over single nodes.
 
     Args:
@@ -64,20 +65,21 @@ def measure_baseline(
     Raises:
         DovetailError: The request cannot be compiled or run.
     """
-    low = trials.run(())
+    low = yield from trials.run(())
     low_nodes = with_nodes(low.result)
     locked = locked_nodes(low_nodes, request)
     operators = {node.name: operator_name(node.domain, node.op_type) for node in low_nodes.graph if node.name in locked}
     candidates = RaisableNodes(low.result, locked)
-    high = trials.run(candidates.names)
+    high = yield from trials.run(candidates.names, why="everything raised that may be")
     low.result.unload()
     high.result.unload()
-    streamed = stream(trials.original, with_nodes(high.result), low_nodes, engines, trials.data)
+    original, data = trials.measured_by.original, trials.measured_by.data
+    streamed = stream(original, with_nodes(high.result), low_nodes, engines, data)
     prior = {name: errors.own.share for name, errors in streamed.errors.items()}
     units = candidates.units(high.result, streamed)
     if by_nodes:
         units = [replace(unit, work=1.0, border=1.0) for unit in units]
-    groups = Groups(trials, candidates.names, units, prior)
+    groups = Groups(trials, candidates.names, units, low, high, prior)
     return Baseline(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)
 
 

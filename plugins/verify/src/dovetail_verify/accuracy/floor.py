@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 from dovetail.errors import DovetailError
 from dovetail.passes import Context
 from dovetail.planning import Remark
+from dovetail.plugin import Outcome, Proposal, Stepwise
 from dovetail.text import pluralize
 
-from dovetail_verify.compare import verify
 from dovetail_verify.functions import layers_of_request
 from dovetail_verify.layer_search import RESCALING
-from dovetail_verify.runners import exact_runner, source_runner
+from dovetail_verify.measures import Compared
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import CompiledModel, CompileJob
-
-    from dovetail_verify.held_out import HeldOut
+    from dovetail.plugin import CompiledModel, CompileJob, Steps, Trial
 
 _MEASURED = 12  # nodes, worst alone first, whose effect on the outputs is measured; each takes a run per batch
 _BATCHES = 4  # on which nodes are measured
@@ -32,8 +30,8 @@ _COSTLY, _BETTER_SCALES = "costly-nodes", "better-scales"
 _REFINE = "refine"  # the name of the option in a request that chooses refinements
 
 
-def above_floor(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> CompiledModel:
-    """Return a result in which no node in integers alone leaves less than its backend's `accuracy: {floor: ...}`.
+class AboveFloor(Stepwise):
+    """Finds a result in which no node in integers alone leaves less than its backend's `accuracy: {floor: ...}`.
 
     If an output of the result has less than the floor, results with other scales are tried first (other activations,
     without refinements); then nodes below the floor are computed in floats, and a remark names them. Only the samples
@@ -42,96 +40,113 @@ def above_floor(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> 
 
     Args:
         job: The compilation.
-        held_out: Its data.
-        compiled: The result of the request as it is.
-
-    Raises:
-        DovetailError: The result or the original cannot be run.
     """
-    floors = _floors(job)
-    used = {node.backend for node in compiled.plan.nodes} & floors.keys()
-    request = held_out.request
-    if not used or job.request.plan is not None or request.pins or request.low:
-        return compiled
-    floor = max(floors[name][0] for name in used)
-    if (before := _worst(job, held_out, compiled)) >= floor:
-        return compiled
-    compiled, request, before = _with_better_scales(job, held_out, compiled, before, floors)
-    # Layers of a result whose channels were scaled cannot be compared.
-    looked_at = compiled if (unscaled := _unscaled(request, compiled)) is None else held_out.compile(request=unscaled)
-    ctx = Context(request, plugins=job.ctx.plugins)
-    try:
-        layers = layers_of_request(
-            job.original, looked_at, request.data, ctx, job.passes, by="outputs", outputs=_MEASURED, most=_BATCHES,
-            progress=job.progress,
-        ).layers  # fmt: skip
-    except DovetailError as error:  # some results cannot be looked at node by node
-        why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
-        compiled.plan.remarks.append(Remark("analysis", "", "accuracy", _COSTLY, why, advice=error.hint))
-        return compiled
-    costly = [
-        layer for layer in layers
-        if layer.backend in floors and layer.at_outputs is not None
-        and round(layer.at_outputs, 1) < floors[layer.backend][0]
-    ]  # fmt: skip
-    names = [name for layer in costly for name in (layer.node, *layer.moving)]
-    if not names:
-        _remark_in_vain(compiled, before, f"no node alone leaves less than {floor:g} dB: the errors of many add up")
-        return compiled
-    asks = f"in integers alone it leaves less than {floor:g} dB"
-    better = held_out.compile(dict.fromkeys(names, ("high", asks)), request)
-    after = _worst(job, held_out, better)
-    if after <= before:
-        _remark_in_vain(compiled, before, f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB")
-        return compiled
-    said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
-    more = ", ..." if len(costly) > _NAMED else ""
-    why = (
-        f"{pluralize(len(costly), 'node')} stayed in float32, because in integers {said}{more} would be left at the "
-        f"worst output: {before:.1f} dB before, {after:.1f} dB with them, on samples that calibrate"
-    )
-    backend = costly[0].backend
-    advice = f"--backend {backend}:floor=none leaves none in floats; --min-snr 30 raises what is needed for a goal"
-    better.plan.remarks += [
-        *(remark for remark in compiled.plan.remarks if remark.rule == _BETTER_SCALES),
-        Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice, source=floors[backend][1]),
-    ]
-    return better
+
+    phase, name, compares = "raise", "floor", False
+
+    def __init__(self, job: CompileJob):
+        super().__init__()
+        self._job = job
+        self._floors = floors_of(job)
+        self._measure = Compared.on(job.request.data, job.original, job.ctx)
+
+    def steps(self) -> Steps[Outcome]:
+        """Search for the result.
+
+        Raises:
+            DovetailError: The result or the original cannot be run.
+        """
+        job, request = self._job, self._job.request
+        as_it_is = Proposal("the request as it is")
+        first = yield as_it_is
+        used = {node.backend for node in first.result.plan.nodes} & self._floors.keys()
+        if not used or request.plan is not None or request.pins or request.low:
+            return Outcome(trial=first)
+        floor = max(self._floors[name][0] for name in used)
+        measured = yield replace(as_it_is, measure=self._measure)
+        if (before := _worst(measured)) >= floor:
+            return Outcome(trial=measured)
+        best, before, remarks = yield from self._with_better_scales(measured, before)
+        request = best.proposal.request or request
+        # Layers of a result whose channels were scaled cannot be compared.
+        looked_at, unscaled = best, _unscaled(request, best.result)
+        if unscaled is not None:
+            looked_at = yield Proposal("the same without scaled channels, to look at its layers", request=unscaled)
+        try:
+            layers = layers_of_request(
+                job.original, looked_at.result, request.data, Context(request, plugins=job.ctx.plugins), job.passes,
+                by="outputs", outputs=_MEASURED, most=_BATCHES, progress=job.progress,
+            ).layers  # fmt: skip
+        except DovetailError as error:  # some results cannot be looked at node by node
+            why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
+            return Outcome(
+                trial=best, remarks=[*remarks, Remark("analysis", "", "accuracy", _COSTLY, why, advice=error.hint)]
+            )
+        costly = [
+            layer for layer in layers
+            if layer.backend in self._floors and layer.at_outputs is not None
+            and round(layer.at_outputs, 1) < self._floors[layer.backend][0]
+        ]  # fmt: skip
+        names = [name for layer in costly for name in (layer.node, *layer.moving)]
+        if not names:
+            why = f"no node alone leaves less than {floor:g} dB: the errors of many add up"
+            return Outcome(trial=best, remarks=[*remarks, _in_vain(before, why)])
+        asks = f"in integers alone it leaves less than {floor:g} dB"
+        raised = dict.fromkeys(names, ("high", asks))
+        better = yield Proposal(f"{pluralize(len(costly), 'node')} in float32", raised, request, self._measure)
+        after = _worst(better)
+        if after <= before:
+            why = f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB"
+            return Outcome(trial=best, remarks=[*remarks, _in_vain(before, why)])
+        said = ", ".join(f"'{layer.node}' {layer.at_outputs:.1f} dB" for layer in costly[:_NAMED])
+        more = ", ..." if len(costly) > _NAMED else ""
+        why = (
+            f"{pluralize(len(costly), 'node')} stayed in float32, because in integers {said}{more} would be left at "
+            f"the worst output: {before:.1f} dB before, {after:.1f} dB with them, on samples that calibrate"
+        )
+        backend = costly[0].backend
+        advice = f"--backend {backend}:floor=none leaves none in floats; --min-snr 30 raises what is needed for a goal"
+        source = self._floors[backend][1]
+        return Outcome(
+            trial=better,
+            remarks=[*remarks, Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice, source=source)],
+        )
+
+    def _with_better_scales(self, first: Trial, before: float) -> Steps[tuple[Trial, float, list[Remark]]]:
+        """Return the most accurate of a result and those with other scales, the SNR that it leaves, and the reasons."""
+        asked, remarks = self._job.request, list[Remark]()
+        best, least = first, before
+        unscaled = _unscaled(asked, first.result)
+        plain = _refined(asked, ()) if _REFINE not in asked.options and _changed(first.result) else None
+        if plain is not None and unscaled is not None and plain.options == unscaled.options:
+            plain = None
+        others = {
+            "channels that are not scaled": unscaled,
+            "no refinements": plain,
+            f"{_OPTION}={_ASYMMETRIC}": _asymmetric(self._job, asked, self._floors),
+        }
+        for name, request in others.items():
+            if request is None:
+                continue
+            other = yield Proposal(name, request=request, measure=self._measure)
+            after = _worst(other)
+            if after < least + _CLEAR:
+                continue
+            why = f"{name}: {after:.1f} dB at the worst output, {least:.1f} dB without, on samples that calibrate"
+            remarks.append(Remark("analysis", "", "accuracy", _BETTER_SCALES, why))
+            best, least = other, after
+        return best, least, remarks
 
 
-def _floors(job: CompileJob) -> dict[str, tuple[float, str]]:
+def floors_of(job: CompileJob) -> dict[str, tuple[float, str]]:
     """Return the floor of each backend that has one, in decibels, with file and line."""
     return {backend.name: backend.floor for backend in job.ctx.backends if backend.floor is not None}
 
 
-def _remark_in_vain(compiled: CompiledModel, before: float, found: str) -> None:
+def _in_vain(before: float, found: str) -> Remark:
     why = f"{before:.1f} dB on samples that calibrate, and no node stayed in float32 for that: {found}"
     advice = "--min-snr 30 raises what is needed for a goal, and says if that is everything"
-    compiled.plan.remarks.append(Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice))
-
-
-def _with_better_scales(
-    job: CompileJob, held_out: HeldOut, compiled: CompiledModel, before: float, floors: Mapping[str, object]
-) -> tuple[CompiledModel, Request, float]:
-    """Return the most accurate of a result and those with other scales, its request, and the SNR that it leaves."""
-    best, asked, least = compiled, held_out.request, before
-    others = {
-        "channels that are not scaled": _unscaled(asked, compiled),
-        "no refinements": _refined(asked, ()) if _REFINE not in asked.options and _changed(compiled) else None,
-        f"{_OPTION}={_ASYMMETRIC}": _asymmetric(job, asked, floors),
-    }
-    for name, request in others.items():
-        if request is None:
-            continue
-        other = held_out.compile(request=request)
-        after = _worst(job, held_out, other)
-        if after < least + _CLEAR:
-            continue
-        why = f"{name}: {after:.1f} dB at the worst output, {least:.1f} dB without, on samples that calibrate"
-        earlier = [remark for remark in best.plan.remarks if remark.rule == _BETTER_SCALES]
-        other.plan.remarks += [*earlier, Remark("analysis", "", "accuracy", _BETTER_SCALES, why)]
-        best, asked, least = other, request, after
-    return best, asked, least
+    return Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice)
 
 
 def _unscaled(request: Request, compiled: CompiledModel) -> Request | None:
@@ -168,12 +183,10 @@ def _asymmetric(job: CompileJob, request: Request, floors: Mapping[str, object])
     return None if choices == request.backends else replace(request, backends=choices)
 
 
-def _worst(job: CompileJob, held_out: HeldOut, compiled: CompiledModel) -> float:
+def _worst(trial: Trial) -> float:
     """Return the SNR of the worst float output on the samples that calibrate, in tenths; infinite without one.
 
     Tenths, because sums in another order change the last bits on other machines.
     """
-    run = exact_runner(compiled, job.ctx)
-    original = source_runner(job.original, job.ctx)
-    found = verify(job.original, original, run, held_out.request.data, made=compiled.model, whole=True)
-    return math.inf if found.worst_snr_db is None else round(found.worst_snr_db, 1)
+    worst = trial.figure.worst_snr_db
+    return math.inf if worst is None else round(worst, 1)

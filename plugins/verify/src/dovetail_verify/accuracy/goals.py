@@ -365,13 +365,4 @@ def figures(found: OutputVerification) -> dict[str, float | None]:
 
 
 def _worst(trial: AccuracyTrial) -> str:
-    return worst_of(trial.verification)
-
-
-def worst_of(verification: OutputVerification) -> str:
-    """Return the figure of the worst output in words, that of floats if there are any."""
-    snr = verification.worst_snr_db
-    if snr is None:
-        worst = min(verification.outputs, key=lambda output: output.rated_db)
-        return "exact" if worst.rated_db == math.inf else "broken" if worst.broken else worst.disagreement
-    return "exact" if snr == math.inf else "broken" if snr == -math.inf else f"SNR {snr:.1f} dB"
+    return trial.verification.worst

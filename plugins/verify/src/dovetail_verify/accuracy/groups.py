@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Request
-    from dovetail.plugin import CompiledModel
+    from dovetail.plugin import CompiledModel, Steps
 
     from dovetail_verify.accuracy.streamed import Streamed
-    from dovetail_verify.accuracy.trials import AccuracyTrials
+    from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
 
 
 _CLEAR = 0.3  # fraction of a measurement below which a difference counts as chance
@@ -74,9 +74,11 @@ class Groups:
     """Groups of the units of one request.
 
     Args:
-        trials: Runs trials.
+        trials: Proposes trials.
         raisable: Names of all nodes that may be raised.
         units: Units that are low unless raised, in graph order.
+        low: The trial with nothing raised.
+        high: The trial with everything raised.
         prior: Estimated noise of units by name; only decides which half is measured first.
 
     Attributes:
@@ -90,13 +92,14 @@ class Groups:
         trials: AccuracyTrials,
         raisable: Collection[str],
         units: Sequence[Unit],
+        low: AccuracyTrial,
+        high: AccuracyTrial,
         prior: Mapping[str, float] | None = None,
     ):
         self._trials = trials
         self._raisable = frozenset(raisable)
         self._prior = prior or {}
-        self.base = trials.measure(()).noise
-        self.floor = trials.measure(self._raisable).noise
+        self.base, self.floor = low.noise, high.noise
         self.groups = [UnitGroup(units, self._above_floor(self.base))] if units else []
 
     def total(self) -> Noise:
@@ -124,7 +127,7 @@ class Groups:
             for kind, value in allowed.items()
         }
 
-    def refine(self, choose: Callable[[list[UnitGroup]], UnitGroup | None], runs: int) -> None:
+    def refine(self, choose: Callable[[list[UnitGroup]], UnitGroup | None], runs: int) -> Steps[None]:
         """Split groups as long as `choose` returns one.
 
         Args:
@@ -136,13 +139,13 @@ class Groups:
             if group is None:
                 return
             if group.derived > _TRUSTED or group.derived and not group.cuts:
-                self.measure(group)
+                yield from self.measure(group)
             elif group.cuts:
-                self._split(group)
+                yield from self._split(group)
             else:
                 return
 
-    def measure_doubtful(self, low: Collection[UnitGroup], most: int) -> bool:
+    def measure_doubtful(self, low: Collection[UnitGroup], most: int) -> Steps[bool]:
         """Measure groups whose noise is only derived, because the measurements may mask it.
 
         Args:
@@ -154,31 +157,34 @@ class Groups:
         """
         doubtful = sorted((group for group in low if group.derived), key=lambda group: -len(group.units))[:most]
         for group in doubtful:
-            self.measure(group)
+            yield from self.measure(group)
         return bool(doubtful)
 
-    def measure(self, group: UnitGroup) -> None:
+    def measure(self, group: UnitGroup) -> Steps[None]:
         """Measure the noise of a group if it is only derived."""
         if group.derived:
-            group.noise, group.derived = self._measured(group.units), 0
+            group.noise, group.derived = (yield from self._measured(group.units)), 0
 
-    def _split(self, group: UnitGroup) -> None:
+    def _split(self, group: UnitGroup) -> Steps[None]:
         middle = group.cuts[len(group.cuts) // 2]
         halves = [group.units[:middle], group.units[middle:]]
         first = 0 if self._expected(halves[0]) >= self._expected(halves[1]) else 1
-        measured = self._measured(halves[first])
+        measured = yield from self._measured(halves[first])
         rest = {kind: _rest(value, measured.get(kind, 0.0)) for kind, value in group.noise.items()}
         # If the whole and one part are both broken, nothing is known about the other part.
         hidden = any(value >= BROKEN <= measured.get(name, 0.0) for name, value in group.noise.items())
         parts = [UnitGroup(halves[first], measured), UnitGroup(halves[1 - first], rest, group.derived + 1)]
         if hidden:
-            parts[1] = UnitGroup(halves[1 - first], self._measured(halves[1 - first]))
+            parts[1] = UnitGroup(halves[1 - first], (yield from self._measured(halves[1 - first])))
         position = self.groups.index(group)
         self.groups[position : position + 1] = parts if first == 0 else parts[::-1]
 
-    def _measured(self, units: Sequence[Unit]) -> Noise:
+    def _measured(self, units: Sequence[Unit]) -> Steps[Noise]:
         names = {unit.name for unit in units}
-        return self._above_floor(self._trials.measure(self._raisable - names, names).noise)
+        many = f"{len(units)} nodes from '{units[0].name}' on" if len(units) > 1 else f"'{units[0].name}'"
+        why = f"the noise of {many}, with all others raised"
+        trial = yield from self._trials.measure(self._raisable - names, names, why)
+        return self._above_floor(trial.noise)
 
     def _above_floor(self, noise: Noise) -> Noise:
         return {

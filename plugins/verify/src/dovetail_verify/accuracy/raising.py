@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ from dovetail.text import pluralize
 from dovetail_runtime.data.data_split import ENOUGH, Use
 
 from dovetail_verify.accuracy.baseline import measure_baseline
-from dovetail_verify.accuracy.goals import record, worst_of
+from dovetail_verify.accuracy.goals import record
 from dovetail_verify.accuracy.search import cheapest
 from dovetail_verify.accuracy.trials import low_nodes
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
-    from dovetail.plugin import CompiledModel
+    from dovetail.plugin import CompiledModel, Measure, Steps
     from dovetail_runtime.data.data_split import DataSplit
     from dovetail_runtime.engines import GuardedEngine
 
@@ -58,36 +58,39 @@ def meet_goals(
     goals: Goals,
     engines: Engines,
     split: DataSplit,
-    measure: Callable[[CompiledModel], OutputVerification] | None = None,
-) -> Raised:
+    judging: Measure | None = None,
+) -> Steps[Raised]:
     """Compile a request so that it meets its goals, raising as little as possible.
 
     Nodes are chosen by the arithmetic of the plan, which is that of every machine; whether the result meets the goals
     is judged by what its engines compute, where there are any.
 
     Args:
-        trials: Compiles the request with nodes raised, on the data that calibrates.
+        trials: Trials of the request with nodes raised.
         request: The request.
         goals: Goals for every float output.
         engines: The host's engines, for the run over single nodes.
         split: The data in parts; the search sees one of them, and another one judges.
-        measure: Compares what the engines compute with the original, on the part that judges; None without engines.
+        judging: Compares what the engines compute with the original, on the part that judges; None without engines.
 
     Raises:
         DovetailError: The request cannot be compiled or run, or has no output that the goals apply to.
     """
     first = trials.over(split.part(Use.SEARCH), split.others)
     final = trials.over(split.part(Use.JUDGMENT))
-    seen = first.run(())
-    low = final.judged(seen)
-    safe, aim = goals.tightened(_OF_ENGINES), goals.tightened(max(_spread(trials, split, seen), _OF_ENGINES))
+    seen = yield from first.run((), why="the request as it is, on the samples of the search")
+    low = yield from final.run((), why="the request as it is, on the samples that judge")
+    spread = yield from _spread(trials, split)
+    safe, aim = goals.tightened(_OF_ENGINES), goals.tightened(max(spread, _OF_ENGINES))
     counted = [first, final]
 
     def judged(
         trial: AccuracyTrial, chosen: Sequence[UnitGroup] = (), groups: Groups | None = None,
         missed: Sequence[Miss] | None = None, locked: Mapping[str, str] = _NOTHING,
-    ) -> Raised:  # fmt: skip
-        measured = measure(trial.result) if measure is not None else trial.verification
+    ) -> Steps[Raised]:  # fmt: skip
+        measured = trial.verification
+        if judging is not None:
+            measured = (yield trials.proposed(trial, "judged by the engines here", judging)).figure
         missed = missed and (goals.missed(measured) or missed)
         runs = sum(one.runs for one in counted)
         compiled = record(trial, low, goals, runs, split, groups, chosen, missed, measured)
@@ -99,54 +102,55 @@ def meet_goals(
         return Raised(compiled, _unreachable(compiled, measured.missed, locked), planned)
 
     if not safe.missed(seen.verification) and not safe.missed(low.verification):
-        return judged(low)
+        return (yield from judged(low))
     low, seen = replace(low, compiled=None), replace(seen, compiled=None)
-    search = trials.over(split.part(Use.SEARCH), split.others, searching=True)
+    search = trials.over(split.part(Use.SEARCH), split.others, is_search=True)
     counted.append(search)
-    baseline = measure_baseline(search, request, engines)
+    baseline = yield from measure_baseline(search, request, engines)
     groups = baseline.groups
     # What raising makes no better may still be good enough as it is.
-    if aim.missed(baseline.high.verification) and not goals.missed(baseline.low.verification):
-        trial = final.run(())
-        if not goals.missed(trial.verification):
-            return judged(trial)
+    helps_not = aim.missed(baseline.high.verification) and not goals.missed(baseline.low.verification)
+    if helps_not and not goals.missed(low.verification):
+        return (yield from judged((yield from final.run(()))))
     units = sum(len(group.units) for group in groups.groups)
     for wanted, most in zip((aim, aim.tightened(_TIGHTER)), _RUNS):
         if wanted.missed(baseline.high.verification) or search.runs >= most:
             break
         refining = min(search.runs + 2 * units.bit_length() + 4, most // 2)
-        raised, chosen = cheapest(search, groups, wanted, baseline.low, refining, most=most)
+        raised, chosen = yield from cheapest(search, groups, wanted, baseline.low, refining, most=most)
         raised, lowered = search.with_low_nodes(raised, wanted)
         if lowered:
             chosen = [group for group in groups.groups if raised.issuperset(group.names)]
-        trial = final.run(raised, lowered)
+        if final.knows(raised, lowered):
+            continue  # it missed
+        trial = yield from final.run(raised, lowered, "what the search found, on the samples that judge")
         # The held-out data decides at most twice, and only between selections made without it.
         if not safe.missed(trial.verification):
-            return judged(trial, chosen, groups)
-    trial = final.run(baseline.high.raised)
+            return (yield from judged(trial, chosen, groups))
+    trial = yield from final.run(baseline.high.raised, why="everything raised that may be, on the samples that judge")
     # The figures of the result count, and what judges it may be easier than what the search saw.
     seen_missing = [
         replace(miss, figure=f"{miss.figure} on the data of the search")
         for miss in goals.missed(baseline.high.verification)
     ]
-    return judged(trial, groups.groups, groups, seen_missing or None, baseline.locked)
+    return (yield from judged(trial, groups.groups, groups, seen_missing or None, baseline.locked))
 
 
-def _spread(trials: AccuracyTrials, split: DataSplit, seen: AccuracyTrial) -> float:
+def _spread(trials: AccuracyTrials, split: DataSplit) -> Steps[float]:
     """Return the decibels by which samples differ, which a search on too few of them does not notice.
 
     A search on more rates what it finds by what as many samples as judge are likely to reach.
     """
     if split.uses.count(Use.SEARCH) >= ENOUGH or not split.judged:
         return 0.0
-    more = trials.over(split.part(Use.CALIBRATION, Use.SEARCH)).judged(seen)
+    more = yield from trials.over(split.part(Use.CALIBRATION, Use.SEARCH)).run((), why="by how much samples differ")
     return min(more.verification.spread_db, _TIGHTER)
 
 
 def _of_engines(misses: Sequence[Miss], planned: OutputVerification) -> DovetailError:
     missed = "; ".join(map(str, misses[:_SHOWN]))
     return DovetailError(
-        f"the goal is not met: {missed} on the engines here, and the arithmetic of the plan has {worst_of(planned)}",
+        f"the goal is not met: {missed} on the engines here, and the arithmetic of the plan has {planned.worst}",
         "ask for more decibels, which raises more nodes; `dovetail tune` chooses by what the engines compute",
     )
 

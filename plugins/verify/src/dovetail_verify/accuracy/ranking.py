@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.plugin import Outcome, Stepwise
 from dovetail.text import html_table, pluralize
 
 from dovetail_verify.accuracy.baseline import measure_baseline
@@ -20,6 +21,7 @@ from dovetail_verify.metrics import decibels_text, plain_decibels
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
+    from dovetail.plugin import Steps
     from dovetail_runtime.engines import GuardedEngine
 
     from dovetail_verify.accuracy.baseline import Baseline
@@ -199,58 +201,80 @@ class Ranking:
         }  # fmt: skip
 
 
-def rank(
-    trials: AccuracyTrials,
-    request: Request,
-    engines: Mapping[str, Sequence[GuardedEngine]],
-    goals: Goals,
-    runs: int | None = None,
-) -> Ranking:
-    """Rank the nodes of a request.
+class Ranked(Stepwise):
+    """Ranks the nodes of a request.
 
     Args:
-        trials: Compiles and runs the request with nodes raised.
+        trials: Trials of the request with nodes raised.
         request: The request.
         engines: The host's engines, for the run over single nodes.
         goals: Goals for `Ranking.high`; without any, 10 dB more than now.
         runs: Number of runs that refine the ranking; by default enough to find the worst node, and some more. Proposals
             are measured in further runs.
 
-    Raises:
-        DovetailError: The request cannot be compiled or run, or nothing in it may be raised.
+    Attributes:
+        ranking: The ranking, once it was found.
     """
-    low = trials.run(())
-    worst = low.verification.worst_snr_db
-    if worst is None:
-        raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
-    goals.missed(low.verification)  # raises if a goal cannot be measured
-    # Where programs replaced regions, a search may run the nodes; what it proposes is judged by the programs.
-    search = trials if low.result.with_nodes is None else trials.over(trials.data, searching=True)
-    baseline = measure_baseline(search, request, engines, by_nodes=True)
-    groups = baseline.groups
-    units = sum(len(group.units) for group in groups.groups)
-    if not units:
-        raise DovetailError(
-            _nothing(baseline), "name a backend with a low precision, or take back what keeps nodes low"
+
+    phase, name = "raise", "ranking"
+
+    def __init__(
+        self,
+        trials: AccuracyTrials,
+        request: Request,
+        engines: Mapping[str, Sequence[GuardedEngine]],
+        goals: Goals,
+        runs: int | None = None,
+    ):
+        super().__init__()
+        self._trials, self._request, self._engines = trials, request, engines
+        self._goals, self._runs = goals, runs
+        self.ranking: Ranking | None = None
+
+    def steps(self) -> Steps[Outcome]:
+        """Rank.
+
+        Raises:
+            DovetailError: The request cannot be compiled or run, or nothing in it may be raised.
+        """
+        trials, goals = self._trials, self._goals
+        low = yield from trials.run((), why="the request as it is")
+        worst = low.verification.worst_snr_db
+        if worst is None:
+            raise DovetailError("no output holds floats, so there is no accuracy to rank nodes by")
+        goals.missed(low.verification)  # raises if a goal cannot be measured
+        # Where programs replaced regions, a search may run the nodes; what it proposes is judged by the programs.
+        data = trials.measured_by.data
+        search = trials if low.result.with_nodes is None else trials.over(data, is_search=True)
+        baseline = yield from measure_baseline(search, self._request, self._engines, by_nodes=True)
+        groups = baseline.groups
+        units = sum(len(group.units) for group in groups.groups)
+        if not units:
+            raise DovetailError(
+                _nothing(baseline), "name a backend with a low precision, or take back what keeps nodes low"
+            )
+        highest = baseline.high.worst_snr_db
+        if not goals:
+            better = worst + _BETTER if math.isfinite(worst) else _SOUND
+            goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
+        # Without an achievable goal, all outputs tolerate the same noise.
+        bearable = allowed_noise(goals, low.verification) if goals else {}
+        yield from groups.refine(
+            lambda _: loudest_splittable(groups, bearable), self._runs or 2 * units.bit_length() + 6
         )
-    highest = baseline.high.worst_snr_db
-    if not goals:
-        better = worst + _BETTER if math.isfinite(worst) else _SOUND
-        goals = Goals(min_snr=max(round(min(better, highest) - 0.05, 1), 0.0)) if worst < highest else goals
-    # Without an achievable goal, all outputs tolerate the same noise.
-    bearable = allowed_noise(goals, low.verification) if goals else {}
-    groups.refine(lambda _: loudest_splittable(groups, bearable), runs or 2 * units.bit_length() + 6)
-    raised: frozenset[str] = frozenset()
-    chosen: list[UnitGroup] = []
-    repaired = baseline.low
-    if goals.missed(baseline.high.verification):
-        raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
-    elif goals.missed(baseline.low.verification):
-        raised, chosen = cheapest(search, groups, goals, baseline.low, search.runs, spare=0)
-    if search is not trials or raised != repaired.raised:
-        repaired = trials.run(raised)
-    runs = search.runs if search is trials else search.runs + trials.runs
-    return replace(_ranking(baseline, groups, chosen, repaired, goals, bearable, runs), request=request)
+        raised: frozenset[str] = frozenset()
+        chosen: list[UnitGroup] = []
+        repaired = baseline.low
+        if goals.missed(baseline.high.verification):
+            raised, chosen, repaired = baseline.high.raised, groups.groups, baseline.high
+        elif goals.missed(baseline.low.verification):
+            raised, chosen = yield from cheapest(search, groups, goals, baseline.low, search.runs, spare=0)
+        if search is not trials or raised != repaired.raised:
+            repaired = yield from trials.measure(raised, why="what the ranking proposes to raise")
+        runs = search.runs if search is trials else search.runs + trials.runs
+        found = _ranking(baseline, groups, chosen, repaired, goals, bearable, runs)
+        self.ranking = replace(found, request=self._request)
+        return Outcome()
 
 
 def _ranking(

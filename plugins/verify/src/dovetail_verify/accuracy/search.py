@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.text import pluralize
+
 from dovetail_verify.accuracy.groups import Groups, UnitGroup
 from dovetail_verify.accuracy.trials import BROKEN, Noise, noise_of
 
 if TYPE_CHECKING:
+    from dovetail.plugin import Steps
+
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.accuracy.trials import AccuracyTrial, AccuracyTrials
     from dovetail_verify.compare import OutputVerification
@@ -124,11 +128,11 @@ def cheapest(
     runs: int,
     spare: int = 3,
     most: int = 10**6,
-) -> tuple[frozenset[str], list[UnitGroup]]:
+) -> Steps[tuple[frozenset[str], list[UnitGroup]]]:
     """Find the cheapest selection that meets the goals; all groups if no smaller one does.
 
     Args:
-        trials: Runs trials.
+        trials: Proposes trials.
         groups: The groups.
         goals: The goals; they are met with everything raised.
         low: The trial with nothing raised.
@@ -151,9 +155,11 @@ def cheapest(
         def costly(_: object, scale: float = scale) -> UnitGroup | None:
             return _costly(groups, groups.limits(allowed, scale))
 
-        groups.refine(costly, runs)
+        yield from groups.refine(costly, runs)
         raised = select_groups(groups, groups.limits(allowed, scale))
-        trial = trials.measure({name for group in raised for name in group.names})
+        names = {name for group in raised for name in group.names}
+        why = f"the cheapest {pluralize(len(names), 'node')} to raise, by the noise that was measured"
+        trial = yield from trials.measure(names, why=why)
         work = sum(group.work for group in raised)
         if not goals.missed(trial.verification):
             if work < least:
@@ -168,7 +174,7 @@ def cheapest(
             if len(raised) == len(groups.groups):
                 break
             doubtful = [group for group in groups.groups if group not in raised]
-            if groups.measure_doubtful(doubtful, min(_DOUBTFUL, max(most - trials.runs, 0))):
+            if (yield from groups.measure_doubtful(doubtful, min(_DOUBTFUL, max(most - trials.runs, 0)))):
                 continue
             missed_at = scale if missed_at is None else min(missed_at, scale)
             if met_at is not None:
@@ -179,19 +185,20 @@ def cheapest(
             else:
                 scale *= _tightened(trial, goals)
     if best is None or len(chosen) == len(groups.groups) and spare:
-        return _shortest(trials, groups, goals, allowed, most)
+        return (yield from _shortest(trials, groups, goals, allowed, most))
     return best, chosen
 
 
 def _shortest(
     trials: AccuracyTrials, groups: Groups, goals: Goals, allowed: Noise, most: int
-) -> tuple[frozenset[str], list[UnitGroup]]:
+) -> Steps[tuple[frozenset[str], list[UnitGroup]]]:
     """Find the fewest groups that meet the goals, loudest first, by bisection."""
     order = sorted(groups.groups, key=lambda group: -group.worst(allowed))
     missing, meeting = 0, len(order)
     while meeting - missing > 1 and trials.runs < most:
         middle = (missing + meeting) // 2
-        trial = trials.measure({name for group in order[:middle] for name in group.names})
+        names = {name for group in order[:middle] for name in group.names}
+        trial = yield from trials.measure(names, why=f"the loudest {pluralize(len(names), 'node')}")
         if goals.missed(trial.verification):
             missing = middle
         else:

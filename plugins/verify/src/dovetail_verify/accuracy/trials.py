@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from dovetail_runtime.data.sources import data_digest
-
-from dovetail_verify.compare import verify
+from dovetail.plugin import Proposal
+from dovetail.text import pluralize
 
 if TYPE_CHECKING:
-    import numpy as np
-    from dovetail.ir import Model
+    from dovetail.passes import Request
     from dovetail.planning import Plan
-    from dovetail.plugin import CompiledModel
+    from dovetail.plugin import CompiledModel, Measure, Steps
 
     from dovetail_verify.accuracy.goals import Goals
     from dovetail_verify.compare import OutputVerification
+    from dovetail_verify.measures import Compared
 
 
 Noise = dict[tuple[str, str], float]
@@ -31,10 +30,6 @@ typical row does add up, but changed answers show only in the whole.
 LOW_FLOATS = ("bfloat16", "float16")
 BROKEN = 1e30
 """Noise of an output that is not an approximation of the original."""
-
-_KEPT = 1 << 29  # bytes of the original's outputs kept between trials
-Feeds = Mapping[str, "np.ndarray"]
-Outputs = dict[str, "np.ndarray"]
 
 
 @dataclass(frozen=True)
@@ -75,52 +70,27 @@ class AccuracyTrial:
 
 
 class AccuracyTrials:
-    """Runs trials of one request, and counts them.
+    """Trials of one request with nodes raised, and how many there were.
 
     Args:
-        original: The model.
-        compile: Compiles the request, given the names of nodes to raise and of nodes to keep low, and whether the
-            result is only a trial; see `dovetail.plugin.Emitter.matches_plan`.
-        reference: Runs the original.
-        runner: Creates a function that runs a result on the original's data.
-        data: See `dovetail_runtime.data.sources.read_data`.
-        progress: Called with (what, done, total).
-        others: Rate a result by what so many other batches are likely to reach together, as a multiple of those of the
-            data; 0 for what those of the data reach.
-        searching: The results are trials of a search, of which none is proposed before it is judged.
-        compare_elsewhere: Compares a result on data in other processes, given for how many others it is rated; returns
-            None where there are none, or they cannot.
+        measure: Compares the results.
+        level: What raised nodes are computed in: `high`, or `floats` of backends without integers.
+        asks: The goal to name in remarks.
+        request: The request; None for that of the compilation.
 
     Attributes:
-        runs: Number of trials run; repeated trials are cached.
+        runs: Number of trials that were measured; repeated trials are cached.
     """
 
-    def __init__(
-        self,
-        original: Model,
-        compile: Callable[[Collection[str], Collection[str], bool], CompiledModel],
-        reference: Callable[[Feeds], Outputs],
-        runner: Callable[[CompiledModel], Callable[[Feeds], Outputs]],
-        data: object,
-        progress: Callable[[str, int, int], None] | None = None,
-        others: float = 0.0,
-        searching: bool = False,
-        compare_elsewhere: Callable[[CompiledModel, object, float], OutputVerification | None] = lambda *_: None,
-    ):
+    def __init__(self, measure: Compared, level: str, asks: str, request: Request | None = None):
         self.runs = 0
-        self.original = original
-        self.data = data
-        self.progress = progress
-        self.others, self.searching = others, searching
-        self._compile = compile
-        self.reference = reference if isinstance(reference, CachedOriginal) else CachedOriginal(reference)
-        self._runner = runner
-        self._compare_elsewhere = compare_elsewhere
+        self.measured_by = measure
+        self._level, self._asks, self._request = level, asks, request
         self._known: dict[tuple[frozenset[str], frozenset[str]], OutputVerification] = {}
         self._low: dict[tuple[frozenset[str], frozenset[str]], int] = {}
         self._latest: AccuracyTrial | None = None
 
-    def run(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
+    def run(self, raised: Collection[str], lowered: Collection[str] = (), why: str = "") -> Steps[AccuracyTrial]:
         """Compile with nodes raised and others kept low, run, and compare.
 
         Raises:
@@ -131,34 +101,27 @@ class AccuracyTrials:
             return self._latest
         # Release the previous result first: two results of a large model need twice the memory.
         self._latest = None
-        compiled = self._compile(*wanted, self.searching)
-        self._low[wanted] = len(low_nodes(compiled.plan))
         verification = self._known.get(wanted)
+        why = why or (f"{pluralize(len(raised), 'node')} raised" if raised else "nothing raised")
+        measure = None if verification is not None else self.measured_by
+        if measure is not None:
+            self.runs += 1
+            measure.begins(self.runs)
+        trial = yield self._proposal(*wanted, why, measure)
         if verification is None:
-            self._known[wanted] = verification = self._compared(compiled)
-        compiled.verification = verification
-        self._latest = AccuracyTrial(*wanted, compiled, verification)
+            self._known[wanted] = verification = cast("OutputVerification", trial.figure)
+        self._low[wanted] = len(low_nodes(trial.result.plan))
+        trial.result.verification = verification
+        self._latest = AccuracyTrial(*wanted, trial.result, verification)
         return self._latest
 
-    def _compared(self, compiled: CompiledModel) -> OutputVerification:
-        self.runs += 1
-        if self.progress:
-            self.progress(f"accuracy, run {self.runs}", 0, 0)
-        verification = self._compare_elsewhere(compiled, self.data, self.others)
-        if verification is None:
-            run, made = self._runner(compiled), compiled.model
-            whole = compiled.artifacts is None  # programs may run in a simulator
-            verification = verify(
-                self.original, self.reference, run, self.data, made=made, others=self.others, whole=whole
-            )
-        return replace(verification, outputs=verification.cautious) if self.others else verification
+    def proposed(self, trial: AccuracyTrial, why: str, measure: Measure) -> Proposal:
+        """Return the proposal to measure the result of a trial in another way."""
+        return self._proposal(trial.raised, trial.lowered, why, measure)
 
-    def judged(self, trial: AccuracyTrial) -> AccuracyTrial:
-        """Compare the result of another trial on this data, without compiling it once more."""
-        verification = self._compared(trial.result)
-        self._known[trial.raised, trial.lowered] = trial.result.verification = verification
-        self._latest = AccuracyTrial(trial.raised, trial.lowered, trial.result, verification)
-        return self._latest
+    def _proposal(self, raised: frozenset[str], lowered: frozenset[str], why: str, measure: Measure | None) -> Proposal:
+        asked = dict.fromkeys(raised, (self._level, self._asks)) | dict.fromkeys(lowered, ("low", self._asks))
+        return Proposal(why, asked, self._request, measure)
 
     def with_low_nodes(self, raised: frozenset[str], goals: Goals) -> tuple[frozenset[str], frozenset[str]]:
         """Return nodes to raise and nodes to keep low: another measured trial where raising takes all others along.
@@ -175,18 +138,21 @@ class AccuracyTrials:
         meeting = [key for key, found in self._known.items() if self._low.get(key) and not goals.missed(found)]
         return max(meeting, key=lambda key: self._low[key], default=(raised, frozenset()))
 
-    def over(self, data: object, others: float = 0.0, searching: bool = False) -> AccuracyTrials:
-        """Return trials of the same request on other data; they share the cached outputs of the original."""
-        return AccuracyTrials(
-            self.original, self._compile, self.reference, self._runner, data, self.progress, others, searching,
-            self._compare_elsewhere,
-        )  # fmt: skip
+    def knows(self, raised: Collection[str], lowered: Collection[str] = ()) -> bool:
+        """Check whether a trial was measured."""
+        return (frozenset(raised), frozenset(lowered)) in self._known
 
-    def measure(self, raised: Collection[str], lowered: Collection[str] = ()) -> AccuracyTrial:
+    def over(self, data: object, others: float = 0.0, is_search: bool = False) -> AccuracyTrials:
+        """Return trials of the same request on other data; they share the cached outputs of the original."""
+        measure = replace(self.measured_by, data=data, others=others, is_search=is_search)
+        return AccuracyTrials(measure, self._level, self._asks, self._request)
+
+    def measure(self, raised: Collection[str], lowered: Collection[str] = (), why: str = "") -> Steps[AccuracyTrial]:
         """Run a trial like `run`, or return its cached comparison without a result."""
         wanted = frozenset(raised), frozenset(lowered)
-        known = self._known.get(wanted)
-        return self.run(*wanted) if known is None else AccuracyTrial(*wanted, None, known)
+        if (known := self._known.get(wanted)) is not None:
+            return AccuracyTrial(*wanted, None, known)
+        return (yield from self.run(*wanted, why))
 
 
 def low_nodes(plan: Plan) -> dict[str, str]:
@@ -216,27 +182,3 @@ def noise_of(snr_db: float) -> float:
 def decibels(noise: float) -> float:
     """Convert relative noise energy to an SNR in decibels: the inverse of `noise_of`."""
     return math.inf if noise <= 0 else -math.inf if noise >= BROKEN else -10 * math.log10(noise)
-
-
-class CachedOriginal:
-    """Runs the original, and caches its outputs by input within a memory limit."""
-
-    def __init__(self, run: Callable[[Feeds], Outputs]):
-        self._run = run
-        self._known: dict[str, Outputs] = {}
-        self._size = 0
-
-    def __call__(self, feeds: Feeds) -> Outputs:
-        """Return the outputs of the original for given inputs."""
-        # Key the cache by content: batches may come in any order, and a function may return different ones each time.
-        if not all(hasattr(array, "dtype") for array in feeds.values()):
-            return self._run(feeds)  # sequences have no digest
-        key = data_digest(dict(feeds))
-        if key in self._known:
-            return self._known[key]
-        outputs = self._run(feeds)
-        size = sum(getattr(array, "nbytes", _KEPT) for array in outputs.values())
-        if self._size + size <= _KEPT:
-            self._size += size
-            self._known[key] = outputs
-        return outputs
