@@ -13,7 +13,7 @@ from dovetail.planning.remark import Remark
 from dovetail.plugin.emitter import searching
 from dovetail.plugin.loading.output import own_output
 from dovetail.plugin.options import blaming, returned
-from dovetail.plugin.search import Outcome, Policy, Proposal, Trial
+from dovetail.plugin.search import Outcome, Policy, Proposal, Trial, proposals
 
 if TYPE_CHECKING:
     from dovetail.compiler.option_phases import OptionPhases
@@ -137,21 +137,18 @@ class Search:
 
     def _proposals(self, one: FoundPolicy, trials: Sequence[Trial]) -> Iterator[Proposal]:
         """Yield what a policy proposes, until it has nothing new."""
-        proposed: set[object] = set()
-        while True:
+
+        def ask() -> Proposal | None:
             with one.blamed():
                 proposal = one.policy.propose(trials)
-            if proposal is None:
-                return
-            proposal = one.returned(proposal, Proposal, "proposal")
-            key = proposal.compiled_from, proposal.measure
-            if key in proposed:
-                why = f"{one.policy.name} proposed what it had proposed before ({proposal.why}), and was ended"
-                advice = f"report it to {one.option.owner}" if one.option is not None else ""
-                self._remarks.append(Remark("analysis", "", "search", "repeated-proposal", why, advice=advice))
-                return
-            proposed.add(key)
-            yield proposal
+            return None if proposal is None else one.returned(proposal, Proposal, "proposal")
+
+        def repeated(proposal: Proposal) -> None:
+            why = f"{one.policy.name} proposed what it had proposed before ({proposal.why}), and was ended"
+            advice = f"report it to {one.option.owner}" if one.option is not None else ""
+            self._remarks.append(Remark("analysis", "", "search", "repeated-proposal", why, advice=advice))
+
+        return proposals(ask, repeated)
 
     def _trial(self, one: FoundPolicy, proposal: Proposal, request: Request) -> Trial:
         """Compile and measure a proposal of a policy."""

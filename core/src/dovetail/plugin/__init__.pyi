@@ -72,6 +72,7 @@ from dovetail.plugin.search import (
     Phase as Phase,
     Policy as Policy,
     Proposal as Proposal,
+    Proposer as Proposer,
     Steps as Steps,
     Stepwise as Stepwise,
     Trial as Trial,

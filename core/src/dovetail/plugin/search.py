@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeAlias, TypeVar, cast
 
 from dovetail.errors import DovetailError
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.compiled import CompiledModel
 
 T = TypeVar("T")
+Proposed = TypeVar("Proposed")
+Tried = TypeVar("Tried")
 
 Phase: TypeAlias = Literal["observe", "raise", "fit"]
 
@@ -49,9 +51,9 @@ class Measure(ABC):
         """Return a figure in words: `SNR 31.2 dB`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Proposal:
-    """A request to try.
+    """A request to try. Two are equal if they compile and measure the same, whatever the reasons.
 
     Attributes:
         why: Why it is worth a trial, as a clause.
@@ -70,6 +72,16 @@ class Proposal:
         """What its result follows from: results of equal ones are equal."""
         is_search = self.measure is not None and self.measure.is_search
         return _digest(self.request), frozenset(self.asked.items()), is_search
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Proposal) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.compiled_from, self.measure
 
 
 @dataclass(frozen=True)
@@ -112,34 +124,59 @@ class Outcome:
     failure: DovetailError | None = None
 
 
-class Policy(ABC):
+class Proposer(ABC, Generic[Proposed, Tried]):
+    """What proposes things to try, one after the other, and sees what they gave.
+
+    Attributes:
+        name: What its trials are called.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def propose(self, trials: Sequence[Tried]) -> Proposed | None:
+        """Return what to try next; None to end. What was proposed before ends the search, too.
+
+        Args:
+            trials: What was tried so far, and what it gave.
+
+        Raises:
+            DovetailError: The search cannot go on.
+        """
+
+
+def proposals(ask: Callable[[], Proposed | None], repeated: Callable[[Proposed], None]) -> Iterator[Proposed]:
+    """Yield what `ask` proposes, until that is None or was proposed before.
+
+    Args:
+        ask: Proposes; equal proposals have equal hashes.
+        repeated: Called with what was proposed before.
+    """
+    proposed: set[Proposed] = set()
+    while (proposal := ask()) is not None:
+        if proposal in proposed:
+            repeated(proposal)
+            return
+        proposed.add(proposal)
+        yield proposal
+
+
+class Policy(Proposer[Proposal, Trial]):
     """A search for the result that a request asks for: an option returns one for a job (`Option.policies`).
 
     Policies of the phase `observe` complete the request by what trials on data show; of those of the phase `raise`,
-    one chooses the result; those of the phase `fit` see that result, and propose another request to choose one for.
+    one chooses the result; those of the phase `fit` see that result as their first trial, and propose another request
+    to choose one for. `trials` are those of the policy itself.
 
     Attributes:
         phase: `observe`, `raise` or `fit`.
-        name: What its trials are called in the plan.
         compares: Whether it compares results on data to choose one of them; some samples are kept apart for that.
         bears_errors: Whether `propose` is shown trials that failed; otherwise such an error ends the compilation.
     """
 
     phase: ClassVar[Phase]
-    name: ClassVar[str]
     compares: ClassVar[bool] = True
     bears_errors: ClassVar[bool] = False
-
-    @abstractmethod
-    def propose(self, trials: Sequence[Trial]) -> Proposal | None:
-        """Return what to try next; None to end. What was proposed before ends the search, too.
-
-        Args:
-            trials: What this policy proposed so far, and what it gave; in the phase `fit`, the chosen result first.
-
-        Raises:
-            DovetailError: The search cannot go on.
-        """
 
     def outcome(self, trials: Sequence[Trial]) -> Outcome:
         """Return what was found; by default the last trial and its request, if there is one.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
@@ -32,6 +32,7 @@ class Candidate:
         margin: Decibels by which nodes are raised to exceed the goals, because other samples judge than those that a
             search sees; 0 if none are raised.
         threads: Threads of each engine; 0 for the engine's own choice.
+        why: Why it is tried, as a clause.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Candidate:
     pins: tuple[str, ...] = ()
     margin: float = 0.0
     threads: int = 0
+    why: str = field(default="", compare=False)
 
     @property
     def is_baseline(self) -> bool:
@@ -58,10 +60,11 @@ class Candidate:
             return None
         name, at, threads = self.name.partition(" @")
         name += " further" if self.margin else " raised"
-        return replace(self, name=f"{name}{at}{threads}", margin=further)
+        why = f"{self.name} is fast, and misses the goal: nodes are raised to exceed it by {further:g} dB"
+        return replace(self, name=f"{name}{at}{threads}", margin=further, why=why)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data for a worker and for the journal."""
+        """Return plain data for a worker and for the journal, which the reason does not matter to."""
         return {
             "name": self.name, "backends": list(self.backends), "high": list(self.high), "pins": list(self.pins),
             "margin": self.margin, "threads": self.threads,
@@ -121,7 +124,7 @@ def candidates_of(
     host = load_chosen(registry, BackendChoice(HOST))
     absent: dict[str, str] = {}
     integers: set[str] = set()
-    ranked = [(-1, Candidate(HOST, (HOST,)))]
+    ranked = [(-1, Candidate(HOST, (HOST,), why="the source model as it is"))]
     for choice in map(BackendChoice.parse, backends or [name for name in registry.backend if name != HOST]):
         if choice.name == HOST:
             continue
@@ -173,7 +176,8 @@ def combinations_of(registry: Registry, fastest: Candidate, others: Sequence[Can
         both = BackendChoice(choice.name, {**choice.options, **more.options})
         if not load_chosen(registry, both).unused_options & both.options.keys():
             count = f" @{fastest.threads}" if fastest.threads else ""
-            found[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),))
+            why = f"{fastest.name} is the fastest so far, and may gain by another option"
+            found[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),), why=why)
     return list(found.values())
 
 
@@ -206,9 +210,14 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
     Floats come first, which take the least time to compile. What a backend for integers does with floats comes last.
     """
     low, high, option_of_floats = (2, _LAST, _LAST) if backend.has_integers else (0, 1, _OPTIONS)
-    yield low, Candidate(str(choice), (str(choice),))
+    yield low, Candidate(str(choice), (str(choice),), why="the backend as it is asked for")
     if backend.low and backend.low != backend.high:
-        yield high, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,))
+        yield (
+            high,
+            Candidate(
+                f"{choice} high", (str(choice),), high=(EVERY_NODE,), why="the backend in the source's own types"
+            ),
+        )
     if choice.options:
         return
     for option, values in backend.options.items():
@@ -217,4 +226,5 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
         for value in values:
             if value != backend.chosen.get(option):
                 text = str(BackendChoice(choice.name, {option: value}))
-                yield option_of_floats if option == POLICIES else _OPTIONS, Candidate(text, (text,))
+                why = f"the backend with another {option}"
+                yield option_of_floats if option == POLICIES else _OPTIONS, Candidate(text, (text,), why=why)

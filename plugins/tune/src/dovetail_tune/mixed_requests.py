@@ -56,7 +56,8 @@ class MixedRequests:
         what = ", ".join(f"{letter} {one.name}" for one, letter in letters.items())
         parts = "".join(letters[one] for one in candidates)
         threads = members[0].threads  # all have those of the baseline
-        return Candidate(f"{_MIXED} {parts} ({what})", backends, (), tuple(pins), threads=threads)
+        why = "predicted to be faster than each of its candidates alone"
+        return Candidate(f"{_MIXED} {parts} ({what})", backends, (), tuple(pins), threads=threads, why=why)
 
     def quantizes(self, candidate: Candidate) -> bool:
         """Check whether values between a candidate's nodes are in integers, rather than weights alone."""

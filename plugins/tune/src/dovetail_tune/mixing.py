@@ -50,7 +50,6 @@ class Mixing:
         runner: Runs trials.
         original: The source model.
         plugins: The plugins.
-        trials: Those of single candidates, by name; the baseline first.
         step: Called with what is being done.
 
     Attributes:
@@ -66,12 +65,10 @@ class Mixing:
         runner: TrialRunner,
         original: Model,
         plugins: PluginSet,
-        trials: Mapping[str, CandidateTrial],
         step: Callable[[str], None],
     ):
         self._runner, self._original, self._plugins, self._step = runner, original, plugins, step
-        self._trials = dict(trials)
-        self._chosen = _chosen(list(trials.values()))
+        self._chosen: list[CandidateTrial] = []
         self._whole: list[float] = []
         self._errors = PredictionErrors(profile_cache(runner.pool.machine))
         self._predicted: dict[str, Prediction] = {}
@@ -81,7 +78,7 @@ class Mixing:
         self._requests = MixedRequests(runner, plugins)
         self._borders: BorderCosts | None = None
         self._missed: dict[tuple[int, int], float] = {}  # seconds that borders took more than predicted, by kind
-        self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
+        self._ratios: dict[str, float] = {}
         self._best = 1.0
         self.notes: list[str] = []
         self.segments = 0
@@ -89,8 +86,14 @@ class Mixing:
         self.unproven = ""
         self.front: list[tuple[float, float]] = []
 
-    def candidates(self) -> Iterator[Candidate]:
-        """Yield mixed plans that are predicted to be faster than every single candidate and accurate enough."""
+    def candidates(self, trials: Sequence[CandidateTrial]) -> Iterator[Candidate]:
+        """Yield mixed plans that are predicted to be faster than every single candidate and accurate enough.
+
+        Args:
+            trials: Those of single candidates, the baseline first.
+        """
+        self._chosen = _chosen(trials)
+        self._ratios = {t.candidate.name: 1.0 if t.against is None else t.against.median for t in self._chosen}
         if len(self._chosen) < 2:
             self.notes.append("nothing is mixed: there is nothing to mix the host with")
             return
@@ -107,7 +110,7 @@ class Mixing:
             return
         self._posing = lambda: self._posed(segments, profiles)
         self.segments = len(segments)
-        self._best = min((t.against.median for t in self._trials.values() if t.is_valid and t.against), default=1.0)
+        self._best = min((t.against.median for t in trials if t.is_valid and t.against), default=1.0)
         for _ in range(_PLANS):
             plan = self._next(self._posing())
             if plan is None:

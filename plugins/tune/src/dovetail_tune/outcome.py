@@ -69,7 +69,7 @@ class TunedCandidate:
         """Return plain data."""
         ratio = self.against
         return {
-            **self.candidate.as_dict(), "seconds": self.seconds,
+            **self.candidate.as_dict(), "why": self.candidate.why, "seconds": self.seconds,
             "against_host": None if ratio is None else vars(ratio),
             "snr_db": self.snr_db if self.snr_db is None or math.isfinite(self.snr_db) else str(self.snr_db),
             "answers": self.answers, "bytes": self.bytes, "memory_bytes": self.memory,

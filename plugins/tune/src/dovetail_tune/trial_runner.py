@@ -75,22 +75,20 @@ class TrialRunner:
     def run(self, candidates: Sequence[Candidate], step: Callable[[str], None]) -> Iterator[CandidateTrial]:
         """Yield a trial of each candidate, in their order; what was tried before is not tried again.
 
-        As many are submitted together as the pool takes. A candidate is timed once it is known that no candidate in
-        front of it has the same result. Whatever goes wrong is the trial's `why`. One that takes much longer than the
+        All are submitted together. A candidate is timed once it is known that no candidate in front of it has the same
+        result. Whatever goes wrong is the trial's `why`. One that takes much longer than the
         baseline does not get the time of all others.
 
         Args:
-            candidates: The candidates.
+            candidates: The candidates, at most as many as the pool takes at once.
             step: Called with the name of each candidate before its answer is awaited.
 
         Raises:
             LostError: No machine answers; the journal has everything up to then.
         """
-        for begin in range(0, len(candidates), self.pool.at_once):
-            submitted = [(one, self._submitted(one)) for one in candidates[begin : begin + self.pool.at_once]]
-            prepared = [self._prepared(*one, step) for one in submitted]
-            for trial, timing in prepared:
-                yield trial if timing is None else self._timed(trial, timing)
+        submitted = [(one, self._submitted(one)) for one in candidates]
+        for trial, timing in [self._prepared(*one, step) for one in submitted]:
+            yield trial if timing is None else self._timed(trial, timing)
 
     def folder_of(self, candidate: Candidate) -> Path:
         """Return the folder of a candidate's result."""

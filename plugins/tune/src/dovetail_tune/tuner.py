@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
+from dovetail.plugin.loading import proposals
 from dovetail.text import abbreviated, pluralize
 
-from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
+from dovetail_tune.candidates import Candidate, CandidateSet
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.outcome import Tuned, TunedCandidate, slower_integers
 from dovetail_tune.outside_data import unknown
+from dovetail_tune.policies import MIXING, TRYING, Combined, Listed, Mixed, Raised, TuningPolicy
 from dovetail_tune.race import RaceResult
-from dovetail_tune.trial import FAILED, NOT_TRIED, PREPARED, CandidateTrial
+from dovetail_tune.trial import FAILED, NOT_TRIED, CandidateTrial
 from dovetail_tune.trial_runner import TrialRunner
 from dovetail_tune.verdict import doubts_of, winner_of, winner_of_comparisons
 from dovetail_tune.worker_pool import RaceMeasurement
@@ -33,8 +36,6 @@ _ROUNDS = 20  # of a measurement
 _SECONDS = 2.0  # of a measurement at least
 _TOLERANCE = 0.03  # a difference that is not worth a longer race
 _GRACE = 120.0  # seconds of a measurement of the last race, where there is no budget
-_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which options and mixtures are no longer tried
-_SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
 _JUDGED = 2  # results that the samples which judge may see, besides the baseline
 _CLOSE = 1.1  # a finalist may have taken at most this times what the best one may have, by the quick comparison
 
@@ -79,29 +80,55 @@ class Tuner:
         if runner.journal.others:
             self._notes.append(f"the journal's figures are of {runner.journal.others}, and are not used")
         first, whole = runner.baseline, runner.deadline
+        mixing = Mixing(runner, self._original, self._plugins, self._step) if mixed else None
         try:
             self._try_first(first)
-            # Raising what misses the goal by little gains more than other options do, and than mixtures.
-            for group, share in ((self._candidates.defaults, _MIXING), (self._candidates.others, _TRYING)):
-                runner.deadline = whole.until(share)
-                self._try(group)
-                while raised := self._worth_raising(is_last=group is self._candidates.others):
-                    self._total += len(raised)
-                    self._try(raised)
-            self._try_combined()
-            runner.deadline = whole.until(_MIXING)
-            mixing = self._try_mixed() if mixed else None
+            for policy in self._policies(mixing):
+                runner.deadline = whole.until(policy.share)
+                self._follow(policy)
             runner.deadline = whole
+            self._doubt(mixing, {name: t.against.median for name, t in self._trials.items() if t.against is not None})
             result, memory = self._last_race(first)
         finally:
             runner.pool.release()
-        self._notes += [*runner.doubts, *runner.pool.notes]
+        self._notes += [*runner.doubts, *runner.pool.notes, *(mixing.notes if mixing is not None else ())]
         if mixing is not None and first.name in result.turns:
             ratios = {name: result.ratio(name, first.name).median for name in result.turns}
-            self._doubts |= {name: why for name, ratio in ratios.items() if (why := mixing.doubt(name, ratio))}
+            self._doubt(mixing, ratios)
             mixing.certify(ratios, whole.remaining)
             self._certified = mixing
         return self._outcome(first, result, memory)
+
+    def _policies(self, mixing: Mixing | None) -> Iterator[TuningPolicy]:
+        """Yield what is tried after the baseline, in order.
+
+        Raising what misses the goal by little gains more than other options do, and than mixtures.
+        """
+        yield Listed(self._candidates.defaults, MIXING)
+        yield Raised(self._runner, MIXING, is_last=False)
+        yield Listed(self._candidates.others, TRYING)
+        yield Raised(self._runner, TRYING, is_last=True)
+        yield Combined(self._plugins.registry, self._candidates, TRYING)
+        if mixing is not None:
+            yield Mixed(mixing, MIXING)
+
+    def _doubt(self, mixing: Mixing | None, ratios: Mapping[str, float]) -> None:
+        """Note which mixtures did not take what was predicted, by their times relative to the baseline's."""
+        if mixing is not None:
+            self._doubts |= {name: why for name, ratio in ratios.items() if (why := mixing.doubt(name, ratio))}
+
+    def _follow(self, policy: TuningPolicy) -> None:
+        """Try what a policy proposes, as many candidates together as the pool takes."""
+
+        def repeated(candidate: Candidate) -> None:
+            self._notes.append(f"{policy.name}: '{candidate.name}' was proposed twice, and nothing after it was tried")
+
+        proposed = proposals(lambda: policy.propose(list(self._trials.values())), repeated)
+        known = len(self._candidates.found)
+        while batch := list(islice(proposed, self._runner.pool.at_once)):
+            self._total = max(self._total, known + 1, len(self._trials) + len(batch))
+            for trial in self._runner.run(batch, self._step):
+                self._trials[trial.candidate.name] = trial
 
     def _try_first(self, first: Candidate) -> None:
         """Try the baseline, without which there is no tuning.
@@ -109,7 +136,7 @@ class Tuner:
         Raises:
             DovetailError: The host cannot run the model, or the time is up before it did.
         """
-        self._try([first])
+        self._follow(Listed([first]))
         trial = self._trials[first.name]
         if trial.status in (FAILED, NOT_TRIED):
             if self._runner.deadline.is_over:
@@ -118,51 +145,6 @@ class Tuner:
                 )
                 raise DovetailError(f"{why} candidates", "give a larger --budget")
             raise DovetailError(f"the model does not run on the host: {trial.why}")
-
-    def _try(self, candidates: Sequence[Candidate]) -> None:
-        for trial in self._runner.run(candidates, self._step):
-            self._trials[trial.candidate.name] = trial
-
-    def _try_combined(self) -> None:
-        """Try the fastest request, if it has an option, with one more option."""
-        valid = [t for t in self._trials.values() if t.is_valid and t.against is not None and t.against.median < 1]
-        fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
-        if fastest is not None:
-            combined = combinations_of(self._plugins.registry, fastest.candidate, self._candidates.others)
-            self._total += len(combined)
-            self._try(combined)
-
-    def _worth_raising(self, is_last: bool) -> list[Candidate]:
-        """Return requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
-
-        Those that miss by the least come first. Before everything else was tried, only those come for whose searches
-        there is time.
-        """
-        best = min((t.against.median for t in self._trials.values() if t.is_valid and t.against), default=1.0)
-        missing = [t for t in self._trials.values() if t.status == PREPARED and t.missed and not t.candidate.high]
-        faster = [t for t in missing if t.against is not None and t.against.low < min(best, 1.0)]
-        faster.sort(key=lambda t: -math.inf if t.snr_db is None else t.snr_db, reverse=True)
-        found, left = [], self._runner.deadline.remaining
-        for trial in faster:
-            raised = trial.candidate.raised()
-            if raised is None or raised.name in self._trials:
-                continue
-            left -= trial.compile_seconds * (1 if trial.candidate.margin else _SEARCH)
-            if is_last or left > 0:
-                found.append(raised)
-        return found
-
-    def _try_mixed(self) -> Mixing:
-        mixing = Mixing(self._runner, self._original, self._plugins, self._trials, self._step)
-        for candidate in mixing.candidates():
-            self._total += 1
-            self._try([candidate])
-            trial = self._trials[candidate.name]
-            if trial.against is not None and (why := mixing.doubt(candidate.name, trial.against.median)):
-                self._doubts[candidate.name] = why
-            mixing.learn(trial)
-        self._notes += mixing.notes
-        return mixing
 
     def _finalists(self, first: Candidate) -> list[CandidateTrial]:
         """Return the baseline and the best few that meet the goals."""

@@ -59,3 +59,4 @@ from dovetail.plugin.artifacts import (
 )
 from dovetail.plugin.compiled import NO_NODES as NO_NODES, NOTHING_LEFT as NOTHING_LEFT
 from dovetail.plugin.invariant import invariants_of as invariants_of
+from dovetail.plugin.search import proposals as proposals
