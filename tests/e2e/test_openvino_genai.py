@@ -105,7 +105,7 @@ def test_a_tuner_runs_it_with_its_states_and_each_text_begins_anew(compiled):
 @pytest.mark.slow
 def test_it_competes_with_results_for_onnxruntime_and_the_winner_is_written(llama, tmp_path, monkeypatch):
     (spec,) = (one for one in tuning.DEFAULTS if "--runtime" in one)
-    monkeypatch.setattr(tuning, "DEFAULTS", (spec,))
+    monkeypatch.setattr(tuning, "DEFAULTS", {spec: "the only one"})
     (tmp_path / "prompts.txt").write_text("\n\n".join(nets.TEXTS))
     request = {"backends": ["cpu-int8"], "data": tmp_path / "prompts.txt", "max_kl": 0.5, "threads": (1,)}
     found = tuned_folder(llama, api.load_plugins(), None, **request)

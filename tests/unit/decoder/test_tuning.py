@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,10 @@ from dovetail_decoder.timing import Times
 from dovetail_decoder.tokens import Prompt
 from dovetail_decoder.tuned_generator import Trial, TunedGenerator
 from dovetail_decoder.tuning import DEFAULTS, specs_of
+from dovetail_tune.deadline import Deadline
 from dovetail_tune.folders import tuned_folder
+from dovetail_tune.journal import Journal
+from dovetail_verify.accuracy.goals import Goals
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "decoder"
 MODEL, PROMPTS = EXAMPLE / "model", EXAMPLE / "prompts.txt"
@@ -38,7 +42,7 @@ def tuned(output=None, **request):
 )
 def test_a_backend_without_options_competes_with_what_suits_a_decoder(backends, specs, monkeypatch):
     monkeypatch.setattr(tuning, "find_spec", lambda name: object())
-    assert specs_of(backends, load_plugins()) == specs
+    assert list(specs_of(backends, load_plugins())) == specs
 
 
 def test_a_runtime_competes_where_what_it_needs_is_installed(monkeypatch):
@@ -113,6 +117,37 @@ def test_the_fastest_token_within_the_goals_wins(trials, winner):
             outcome.save("out")
 
 
+@pytest.mark.parametrize(
+    ("shown", "winner", "judged"),
+    [
+        ({"a": 0.1}, "a", "KL 0.1, the same next token in 100.00 %"),
+        ({"a": 0.9, "b": 0.2}, "b", "KL 0.2, the same next token in 100.00 %"),
+        ({"a": 0.9, "b": 0.9}, "host", ""),  # and not c, since three choices would fit these prompts
+    ],
+)
+def test_the_winner_is_judged_on_prompts_that_no_candidate_saw(shown, winner, judged, monkeypatch, tmp_path):
+    seen = []
+
+    def compared(source, folder, prompts, before, is_judged):
+        seen.append((folder.name, [prompt.where for prompt in prompts]))
+        return SimpleNamespace(kl=shown[folder.name], top1=1.0, rise=None)
+
+    monkeypatch.setattr(tuning, "measured", lambda source, prompts: None)
+    monkeypatch.setattr(tuning, "compared", compared)
+    monkeypatch.setattr(tuning, "read_folder", lambda folder: folder)
+    prompts = [Prompt(np.array([3]), f"prompt {number}") for number in range(8)]
+    goals, journal = Goals(max_kl=0.5), Journal(None, {})
+    tuner = tuning.GeneratorTuner(None, prompts, goals, 1, tmp_path, journal, Deadline(None), None)
+    trials = [trial("host", [9.0] * 3), trial("a", [1.0] * 3), trial("b", [2.0] * 3), trial("c", [3.0] * 3)]
+    tuner._judge_winner(trials)
+    outcome = TunedGenerator(read_folder(MODEL), trials, tuner.notes, 1, ExitStack(), tuner.judged)
+    assert (outcome.winner.spec, outcome.judged) == (winner, judged)
+    assert seen == [(name, ["prompt 3", "prompt 7"]) for name in shown]
+    losers = [one for one in trials if not one.meets]
+    assert all("on prompts that no candidate saw" in one.why for one in losers)
+    assert tuner.notes == ["accuracy is that of 2 of 8 prompts; 2 others judge the winner, and the rest calibrate"]
+
+
 @pytest.mark.slow
 def test_candidates_are_judged_raced_and_the_winner_is_written(tmp_path):
     request = {"backends": [NBITS], "threads": (1, 2), "journal": tmp_path / "journal"}
@@ -130,7 +165,7 @@ def test_candidates_are_judged_raced_and_the_winner_is_written(tmp_path):
     again = tuned(**{**request, "max_kl": 1e-7, "threads": (1,), "measure": "throughput"})
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "journal" / "results").rglob("model.onnx")}
     assert [one.meets for one in again.trials] == [True, False]
-    assert "misses --max-kl 1e-07" in again.trials[1].why
+    assert "--max-kl 1e-07 is asked for" in again.trials[1].why
     assert "of 8 streams" in again.lines()[0]
 
 
@@ -148,5 +183,5 @@ def test_a_rise_of_perplexity_is_a_goal():
     assert host.meets and host.rise == pytest.approx(0, abs=1e-6)
     assert two_bits.rise is not None and two_bits.rise != 0
     assert two_bits.meets == (two_bits.rise <= 1e-4)
-    assert two_bits.meets or "misses --max-perplexity-rise 0.01%" in two_bits.why
+    assert two_bits.meets or "--max-perplexity-rise 0.01% is asked for" in two_bits.why
     assert found.as_dict()["candidates"][1]["perplexity_rise"] == two_bits.rise

@@ -84,13 +84,26 @@ class Comparison:
         """Return the goals over the next token that the whole misses, as sentences."""
         if not self.judged:
             return []
-        found = []
-        if (most := goals.get("max_kl")) is not None and self.kl > most:
-            found.append(f"the whole model has KL {self.kl:.3g} nats per token, --max-kl {most:g} is asked for")
-        if (least := goals.get("min_top1")) is not None and self.top1 < least:
-            share = f"{100 * self.top1:.2f} %"
-            found.append(f"the whole model gives the same next token in {share}, --min-top1 {least:g} is asked for")
-        return found
+        return [f"the whole model has {one}" for one in missed_goals(goals, self.kl, self.top1, self.rise)]
+
+
+def missed_goals(goals: Mapping[str, Any], kl: float, top1: float, rise: float | None) -> list[str]:
+    """Return the goals over the next token that figures miss, as what a result has.
+
+    Args:
+        goals: The goals by name.
+        kl, top1, rise: See `Comparison`.
+    """
+    found = []
+    if (most := goals.get("max_kl")) is not None and kl > most:
+        found.append(f"KL {kl:.3g} nats per token, --max-kl {most:g} is asked for")
+    if (least := goals.get("min_top1")) is not None and top1 < least:
+        found.append(f"the same next token in {100 * top1:.2f} %, --min-top1 {least:g} is asked for")
+    if (most := goals.get("max_perplexity_rise")) is not None and (rise is None or rise > most):
+        what = "no perplexity, because it gives no scores of the prompt's own tokens"
+        what = what if rise is None else f"a perplexity that is {100 * rise:.3g} % higher"
+        found.append(f"{what}, --max-perplexity-rise {100 * most:g}% is asked for")
+    return found
 
 
 def compared(

@@ -30,7 +30,9 @@ class Trial:
         spec: Its backend with options.
         folder: The folder of its result.
         threads: Threads of each session; 0 for ONNX Runtime's own choice.
-        kl, top1, agreement: Accuracy on the held-out prompts, as in `Comparison`; None if it was not measured.
+        reason: Why it competes, as a clause.
+        kl, top1, agreement: Accuracy on the prompts that candidates are compared on, as in `Comparison`; None if it was
+            not measured.
         bytes: Size of its models.
         memory: Peak memory of a process that runs it, in bytes.
         turns: Times of each round of the race that it took part in.
@@ -53,6 +55,7 @@ class Trial:
     why: str = ""
     is_tried: bool = True
     rise: float | None = None
+    reason: str = ""
 
     @property
     def name(self) -> str:
@@ -93,7 +96,7 @@ class Trial:
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "backend": self.spec, "threads": self.threads, "kl": self.kl, "top1": self.top1,
+            "backend": self.spec, "reason": self.reason, "threads": self.threads, "kl": self.kl, "top1": self.top1,
             "same_tokens": self.agreement, "perplexity_rise": self.rise, "bytes": self.bytes, "memory": self.memory,
             "prefill_seconds": [turn.prefill for turn in self.turns], "token_seconds": self.tokens,
             "meets_goals": self.meets, "remark": self.why,
@@ -109,6 +112,7 @@ class TunedGenerator(TunedFolder):
         notes: Notes on the data.
         streams: Texts that were made at the same time.
         held: Keeps the candidates' folders; closed when this object goes.
+        judged: What the winner has on prompts that no candidate saw, in words; empty if it was not judged.
 
     Attributes:
         trials: As given.
@@ -116,12 +120,12 @@ class TunedGenerator(TunedFolder):
     """
 
     def __init__(
-        self, source: GeneratorFolder, trials: Sequence[Trial], notes: Sequence[str], streams: int, held: ExitStack
-    ):
+        self, source: GeneratorFolder, trials: Sequence[Trial], notes: Sequence[str], streams: int, held: ExitStack,
+        judged: str = "",
+    ):  # fmt: skip
         self._source, self._notes, self._streams, self._held = source, notes, streams, held
-        self.trials = list(trials)
-        raced = [trial for trial in self.trials if trial.meets and trial.turns]
-        self.winner = _winner(raced)
+        self.trials, self.judged = list(trials), judged
+        self.winner = winner_of(self.trials)
         self.is_met = self.winner is not None
         not_tried = [trial for trial in self.trials if not trial.is_tried]
         if not_tried:
@@ -147,6 +151,8 @@ class TunedGenerator(TunedFolder):
             found[0] += f" of {self._streams} streams"
         if winner is not base and base.turns:
             found.append(f"a token takes {_paired(winner, base)} of the time of '{base.name}'")
+        if self.judged:
+            found.append(f"on prompts that no candidate saw: {self.judged}")
         rivals = [other for other in self.trials if other.meets and other.turns and other is not winner]
         found += [
             f"times do not tell {other.name} from it: a token takes {_paired(other, winner)}"
@@ -158,13 +164,14 @@ class TunedGenerator(TunedFolder):
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "winner": self.winner and self.winner.name, "streams": self._streams,
+            "winner": self.winner and self.winner.name, "judged": self.judged, "streams": self._streams,
             "candidates": [trial.as_dict() for trial in self.trials], "notes": list(self._notes),
         }  # fmt: skip
 
 
-def _winner(raced: Sequence[Trial]) -> Trial | None:
-    """Return the fastest candidate; the source's own types win where nothing is faster by more than the noise."""
+def winner_of(trials: Sequence[Trial]) -> Trial | None:
+    """Return the fastest that meets the goals; the source's own types win where nothing is clearly faster."""
+    raced = [trial for trial in trials if trial.meets and trial.turns]
     if not raced:
         return None
     fastest = min(raced, key=lambda trial: trial.token)

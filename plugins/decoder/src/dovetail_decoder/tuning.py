@@ -24,7 +24,7 @@ from dovetail_tune.journal import Journal
 from dovetail_tune.statistics_of_pairs import MARGIN, ratio_of
 from dovetail_verify.accuracy.goals import Goals
 
-from dovetail_decoder.comparison import compared
+from dovetail_decoder.comparison import compared, missed_goals
 from dovetail_decoder.manifest import MANIFEST
 from dovetail_decoder.measure import measured
 from dovetail_decoder.reading import read_folder
@@ -32,7 +32,7 @@ from dovetail_decoder.runtime_option import KEYWORD
 from dovetail_decoder.saving import left_out
 from dovetail_decoder.timing import Times, timed
 from dovetail_decoder.tokens import read_prompts
-from dovetail_decoder.tuned_generator import Trial, TunedGenerator
+from dovetail_decoder.tuned_generator import Trial, TunedGenerator, winner_of
 
 if TYPE_CHECKING:
     from dovetail.plugin import PluginSet
@@ -42,23 +42,22 @@ if TYPE_CHECKING:
     from dovetail_decoder.measure import Measurement
     from dovetail_decoder.tokens import Prompt
 
-DEFAULTS = (
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4",
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,embedding=as-weights",
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric",
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128",
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4,scheme=asymmetric,block=128,embedding=as-weights",
-    "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4",
-    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1",
-    "cpu-int8:weights=int4,kernel=qdq",
-    "cpu-int8:weights=int4,scheme=asymmetric --runtime openvino-genai",
-    "cpu-bf16",
-    "gpu-fp16",
-    "gpu-fp16:attention=fused",
-)
-"""What is tried of a backend that is named without options: formats, the accuracy of products, and attention as the
-operator that the source has (`nbits`) or written out in ONNX (`qdq`, and backends that do not take it). What has a
-runtime runs in OpenVINO, its caches as states."""
+_NBITS = "cpu-int8:weights=int4,kernel=nbits,accuracy_level=4"
+DEFAULTS = {
+    _NBITS: "weights of 4 bits in the operators of ONNX Runtime, whose products are in 8 bits",
+    f"{_NBITS},embedding=as-weights": "embeddings of 4 bits, too",
+    f"{_NBITS},scheme=asymmetric": "weights with zero points",
+    f"{_NBITS},scheme=asymmetric,block=128": "zero points and larger blocks",
+    f"{_NBITS},scheme=asymmetric,block=128,embedding=as-weights": "zero points, larger blocks, embeddings of 4 bits",
+    "cpu-int8:weights=int8-blocks,kernel=nbits,accuracy_level=4": "weights of 8 bits in blocks",
+    "cpu-int8:weights=int4,kernel=nbits,accuracy_level=1": "weights of 4 bits, products in float32",
+    "cpu-int8:weights=int4,kernel=qdq": "weights of 4 bits in standard ONNX, attention written out",
+    "cpu-int8:weights=int4,scheme=asymmetric --runtime openvino-genai": "OpenVINO, with caches as states",
+    "cpu-bf16": "16-bit floats",
+    "gpu-fp16": "16-bit floats, attention as the source has it",
+    "gpu-fp16:attention=fused": "16-bit floats, attention as one operator",
+}
+"""What is tried of a backend that is named without options, and why it may be the fastest."""
 _RUNTIME = " --runtime "
 
 STREAMS = 8
@@ -68,21 +67,27 @@ _GOALS = ("max_kl", "min_top1", "max_perplexity_rise")
 _FEWEST, _MOST = 3, 6  # rounds of the race
 _TURN = 60.0  # seconds that a turn of it may take, whatever is left of the budget
 _TRYING = 0.7  # share of the budget after which no candidate is compiled
+_JUDGED = 2  # results that the prompts which judge may see
 _SHARE, _LIKE_FIRST = 0.5, 3.0  # of the time that is left, and times what the first took: what a candidate may take
 
 
 class GeneratorTuner:
-    """Compiles, judges and times candidates for one folder.
+    """Compiles, compares and times candidates for one folder, and judges the fastest.
 
     Args:
         source: The folder.
-        prompts: Half of them are used for calibration, the others to check goals; the first one is timed.
+        prompts: Half of them calibrate, a quarter compares candidates, of which the first one is timed, and the others
+            judge the winner.
         goals: Goals over the next token.
         streams: Texts that are made at the same time.
         place: Folder for results and the journal.
         journal: The results of earlier runs.
         deadline: When to stop.
         progress: Called with (what, done, total).
+
+    Attributes:
+        judged: What the winner has on the prompts that judge, in words; empty if it was not judged.
+        notes: What the figures are of, as sentences.
     """
 
     def __init__(
@@ -98,35 +103,63 @@ class GeneratorTuner:
     ):
         self._source, self._goals, self._streams = source, goals, streams
         self._calibrate = list(prompts[::2])
-        self._judge = list(prompts[1::2]) or self._calibrate
+        self._compare = list(prompts[1::4]) or self._calibrate
+        self._judge = list(prompts[3::4])
         self._place, self._journal, self._deadline = place, journal, deadline
         self._trying = deadline.until(_TRYING)
         self._compile_seconds = 0.0  # of the first candidate
         self._progress = progress or (lambda what, done, total: None)
-        self.notes = [
-            f"accuracy is that of {len(self._judge)} of {pluralize(len(prompts), 'prompt')}; the others calibrate"
-            if len(prompts) > 1
-            else "the prompt that accuracy is measured on also calibrates, since there is one"
-        ]
+        self.judged = ""
+        self.notes = [_about(len(prompts), len(self._compare), len(self._judge))]
 
-    def run(self, specs: Sequence[str], threads: Sequence[int]) -> list[Trial]:
-        """Compile and judge all candidates, and race those that meet the goals.
+    def run(self, specs: Mapping[str, str], threads: Sequence[int]) -> list[Trial]:
+        """Compile and compare all candidates, race those that meet the goals, and judge the fastest.
 
         Args:
-            specs: Backends with their options; the first one is the baseline.
+            specs: Backends with their options, each with the reason to try it; the first one is the baseline.
             threads: Thread counts to try; 0 for ONNX Runtime's own choice.
 
         Raises:
             DovetailError: The source does not run.
         """
-        before = measured(self._source, self._judge)
+        before = measured(self._source, self._compare)
         trials = []
-        for number, spec in enumerate(specs):
-            self._progress(f"compiling {spec}", number, len(specs))
+        for number, (spec, reason) in enumerate(specs.items()):
+            self._progress(f"compiling {spec}: {reason}", number, len(specs))
             found = self._tried(spec, before)
+            found.reason = reason
             trials += [found.with_threads(count) for count in threads]
         self._race([trial for trial in trials if trial.meets])
+        self._judge_winner(trials)
         return trials
+
+    def _judge_winner(self, trials: Sequence[Trial]) -> None:
+        """Judge the fastest on prompts that no candidate saw, and the next one if it misses; then the baseline wins.
+
+        More results than two are not shown to these prompts, or they would choose the winner.
+        """
+        before = None
+        for tries in range(_JUDGED + 1 if self._judge else 0):
+            winner = winner_of(trials)
+            if winner is None or winner.spec == HOST:
+                return
+            missed = ["two others missed the goal on prompts that no candidate saw, which may judge no third one"]
+            if tries < _JUDGED:
+                known = self._journal.find("folder judged", winner.spec)
+                if known is None:
+                    before = before or measured(self._source, self._judge)
+                    found = compared(self._source, read_folder(winner.folder), self._judge, before, True)
+                    figures = {"kl": found.kl, "top1": found.top1, "rise": found.rise}
+                    known = self._journal.record("folder judged", winner.spec, **figures)
+                figure = f"KL {known['kl']:.3g}, the same next token in {100 * known['top1']:.2f} %"
+                missed = missed_goals(self._goals.as_dict(), known["kl"], known["top1"], known["rise"])
+                if not missed:
+                    self.judged = figure
+                    return
+                missed = [f"on prompts that no candidate saw: {one}" for one in missed]
+            losing = [one for one in trials if one.spec == winner.spec or tries == _JUDGED and one.spec != HOST]
+            for trial in losing:  # with any number of threads
+                trial.meets, trial.why = False, trial.why or "; ".join(missed)
 
     def _tried(self, spec: str, before: Measurement) -> Trial:
         """Compile a candidate, if no earlier run did, and judge it."""
@@ -143,7 +176,8 @@ class GeneratorTuner:
         if known["status"] == "prepared":
             trial.kl, trial.top1, trial.agreement = known["kl"], known["top1"], known["agreement"]
             trial.bytes, trial.memory, trial.rise = known["bytes"], known["memory"], known["rise"]
-            trial.why = self._missed(trial)
+            goals = self._goals.as_dict()
+            trial.why = "; ".join(missed_goals(goals, known["kl"], known["top1"], known["rise"]))
             trial.meets = not trial.why
         return trial
 
@@ -153,7 +187,7 @@ class GeneratorTuner:
         try:
             self._compile(spec, folder)
             self._compile_seconds = self._compile_seconds or self._trying.elapsed - begun
-            comparison = compared(self._source, read_folder(folder), self._judge, before, True)
+            comparison = compared(self._source, read_folder(folder), self._compare, before, True)
         except DovetailError as error:
             if isinstance(error, ToolEndedError) and error.is_late:
                 raise
@@ -187,18 +221,6 @@ class GeneratorTuner:
             save_arrays(path, _stacked(self._calibrate))
         return path
 
-    def _missed(self, trial: Trial) -> str:
-        if self._goals.max_kl is not None and trial.kl is not None and trial.kl > self._goals.max_kl:
-            return f"misses --max-kl {self._goals.max_kl:g}"
-        if self._goals.min_top1 is not None and trial.top1 is not None and trial.top1 < self._goals.min_top1:
-            return f"misses --min-top1 {self._goals.min_top1:g}: {trial.top1:.3f}"
-        most = self._goals.max_perplexity_rise
-        if most is not None and trial.rise is None:
-            return "its perplexity is not known: it gives no scores of the prompt's own tokens"
-        if most is not None and trial.rise is not None and trial.rise > most:
-            return f"misses --max-perplexity-rise {100 * most:g}%: {100 * trial.rise:.3g} %"
-        return ""
-
     def _race(self, trials: Sequence[Trial]) -> None:
         """Time candidates in alternating turns, each in a fresh process; those that are clearly slower drop out."""
         active = list(trials)
@@ -223,7 +245,7 @@ class GeneratorTuner:
 
     def _turn(self, trial: Trial) -> Times:
         limit = max(self._deadline.remaining, _TURN)
-        return timed(read_folder(trial.folder), self._judge[0], trial.threads, self._streams, limit)
+        return timed(read_folder(trial.folder), self._compare[0], trial.threads, self._streams, limit)
 
 
 def tune_folder(
@@ -284,24 +306,34 @@ def tune_folder(
         tuner = GeneratorTuner(source, prompts, found, streams, place, book, deadline, progress)
         tuner.notes += left_out(source)
         trials = tuner.run(specs, tuple(threads) or (0,))
-        return TunedGenerator(source, trials, tuner.notes, streams, stack.pop_all())
+        return TunedGenerator(source, trials, tuner.notes, streams, stack.pop_all(), tuner.judged)
 
 
-def specs_of(backends: Sequence[str], plugins: PluginSet) -> list[str]:
-    """Return the candidates as backends with options, the host first.
+def _about(prompts: int, comparing: int, judging: int) -> str:
+    """Say which prompts the figures are of."""
+    if prompts == 1:
+        return "the prompt that accuracy is measured on also calibrates, since there is one"
+    text = f"accuracy is that of {comparing} of {pluralize(prompts, 'prompt')}"
+    if not judging:
+        return f"{text}, on which the winner was chosen, too: with four or more, others judge it; the rest calibrate"
+    return f"{text}; {judging} others judge the winner, and the rest calibrate"
+
+
+def specs_of(backends: Sequence[str], plugins: PluginSet) -> dict[str, str]:
+    """Return the candidates as backends with options, the host first, each with the reason to try it.
 
     Raises:
         UsageError: There is no backend or option of a name.
     """
     known = set(plugins.registry.backend)
-    found = [HOST]
+    found = {HOST: "the source as it is"}
     for given in backends or sorted({spec.partition(":")[0] for spec in DEFAULTS} & known):
         choice = BackendChoice.parse(given)
         if choice.name != HOST:
             load_chosen(plugins.registry, choice)
-        several = [spec for spec in DEFAULTS if spec.partition(":")[0] == given and _is_here(spec)]
-        found += several or [given]
-    return list(dict.fromkeys(found))
+        several = {spec: why for spec, why in DEFAULTS.items() if spec.partition(":")[0] == given and _is_here(spec)}
+        found = found | (several or {given: "as it is named"}) if given != HOST else found
+    return found
 
 
 def _is_here(spec: str) -> bool:

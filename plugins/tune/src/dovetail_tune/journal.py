@@ -28,7 +28,7 @@ from dovetail_tune.outside_data import (
 
 _LARGEST = 1 << 28  # bytes
 _NAMES = ListOf(Text())
-_KINDS = "candidate", "race", "judgment", "noise", "pairs", "segment", "border", "folder", "prediction"
+_KINDS = "candidate", "race", "judgment", "noise", "pairs", "segment", "border", "folder", "folder judged", "prediction"
 _ENTRY = Fields({"kind": Text(_KINDS), "name": Text()})
 _PLACE = FiniteNumber(0, 1 << 31, whole=True)
 _CANDIDATE = Fields({
@@ -49,8 +49,9 @@ _FORMS: Mapping[str, Form] = {
     "pairs": Fields({"pairs": ListOf(TupleOf((_PLACE, _PLACE, _PLACE, _PLACE, ListOf(FiniteNumber()))))}),
     "folder": Fields({
         "status": Text(("prepared", "failed")), "why": Text(), "kl": FiniteNumber(0), "top1": FiniteNumber(0, 1),
-        "agreement": FiniteNumber(0, 1), "bytes": SIZE, "memory": Maybe(SIZE),
+        "agreement": FiniteNumber(0, 1), "bytes": SIZE, "memory": Maybe(SIZE), "rise": Maybe(FiniteNumber()),
     }),
+    "folder judged": Fields({"kl": FiniteNumber(0), "top1": FiniteNumber(0, 1), "rise": Maybe(FiniteNumber())}),
     "segment": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
     "border": Fields({"seconds": FiniteNumber(1e-12, 1e12)}),
     "prediction": Fields({"predicted": _RATIO, "measured": _RATIO}),
