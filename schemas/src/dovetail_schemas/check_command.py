@@ -18,7 +18,6 @@ from dovetail_onnx.frontend import fixing_option, open_inputs, shape_text
 
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.options import parse_options, variant_applies
-from dovetail_schemas.type_specs import resolve_observer
 from dovetail_schemas.yaml_source import Entries, Items, Node, drops, load_document, load_tree
 
 if TYPE_CHECKING:
@@ -90,6 +89,8 @@ def run(args: argparse.Namespace) -> int:
     }
 
     def load(options: Mapping[str, str]) -> Backend:
+        from dovetail_schemas.type_specs import resolve_observer
+
         loaded = load_backend_file(registry, args.file, options)
         for spec in loaded.types.values() if isinstance(loaded, FileBackend) else ():
             if spec.observer.name:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from dovetail.plugin import Frontend, Option
 from dovetail_onnx.dialect import OnnxDialect
 
-from dovetail_paddle.lowering.lower_paddle import OPTION
-
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Request
+
+
+OPTION = "keep-unknown"
+"""Name of the option in a request for keeping unknown operators."""
 
 
 class PaddleFrontend(Frontend):

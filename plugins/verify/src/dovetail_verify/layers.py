@@ -10,11 +10,12 @@ from dovetail.errors import UsageError
 from dovetail.planning import Remark
 from dovetail.text import did_you_mean, pluralize
 
-from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.metrics import decibels_text, plain_decibels
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
+
+    from dovetail_verify.accuracy.per_node_errors import ErrorSums
 
 
 _RECORDED = 10
