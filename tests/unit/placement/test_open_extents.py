@@ -35,11 +35,22 @@ def note(remarks):
 def test_an_engine_that_is_slower_on_open_extents_is_noted_with_the_option_to_copy(model):
     said = note(dovetail.plan(model, "cpu-bf16", data="x.npz").remarks)
     assert said.why == (
-        "the model leaves extents of 'image' ([n, 3, h, w]) open: cpu-bf16 is up to 2.5 times as slow with open "
-        "extents: --fix-shape image:1x3x8x10"
+        "the model leaves extents of 'image' ([n, 3, h, w]) open: cpu-bf16 may be slower with open extents, "
+        "by up to 2.5 times: --fix-shape image:1x3x8x10"
     )
     fixed = dovetail.plan(model, "cpu-bf16", data="x.npz", fix_shapes="data")
     assert note(fixed.remarks) is None
+
+
+def test_of_many_inputs_the_note_names_three(tmp_path):
+    inputs = ", ".join(f"float[n,4] x{number}" for number in range(19))
+    names = ", ".join(f"x{number}" for number in range(19))
+    text = f'<ir_version: 10, opset_import: ["": 21]> g ({inputs}) => (float[n,4] y) {{{{ y = Sum ({names}) }}}}'
+    onnx.save(onnx.parser.parse_model(text.replace("{{", "{").replace("}}", "}")), tmp_path / "m.onnx")
+    said = note(dovetail.plan(tmp_path / "m.onnx", "cpu-bf16").remarks)
+    assert said.why.startswith(
+        "the model leaves extents of 'x0' ([n, 4]), 'x1' ([n, 4]), 'x2' ([n, 4]) and 16 other inputs open: "
+    )
 
 
 def test_without_data_the_note_names_what_only_the_user_knows(model, capsys):

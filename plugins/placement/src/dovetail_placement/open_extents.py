@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST = 120  # characters of a list of shapes to copy
+_NAMED = 3  # inputs
 _LOST_SHAPE = "lost-shape"
 
 
@@ -40,7 +41,8 @@ def remark_open_extents(claiming: Claiming, ctx: Context) -> None:
     if not costs:
         return
     suggest = _option(claiming.model, inputs, ctx)
-    names = ", ".join(f"'{value.name}' ({shape_text(value)})" for value in inputs)
+    names = ", ".join(f"'{value.name}' ({shape_text(value)})" for value in inputs[:_NAMED])
+    names += f" and {pluralize(len(inputs) - _NAMED, 'other input')}" if len(inputs) > _NAMED else ""
     ctx.remark(
         "analysis", "", "open-extents", f"the model leaves extents of {names} open: {', and '.join(costs)}: {suggest}",
         suggest=suggest,
