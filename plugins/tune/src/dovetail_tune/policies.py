@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from dovetail.passes import BackendChoice
 from dovetail.plugin import Proposer
 
 from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
@@ -81,24 +82,36 @@ class Raised(TuningPolicy):
 
 
 class Combined(TuningPolicy):
-    """Proposes the fastest request, if it has an option, with one more option."""
+    """Proposes the fastest request, if it has an option, with one more option, as long as that gives a faster one."""
 
     name: ClassVar[str] = "combined"
 
     def __init__(self, registry: Registry, candidates: CandidateSet, share: float):
         super().__init__(share)
         self._registry, self._candidates = registry, candidates
-        self._left: Iterator[Candidate] | None = None
+        self._left: Iterator[Candidate] = iter(())
+        self._around: Candidate | None = None
 
     def propose(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
-        """Return the next combination with the request that was the fastest before the first."""
-        if self._left is None:
-            valid = [t for t in trials if t.is_valid and t.against is not None and t.against.median < 1]
-            fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
-            others = self._candidates.others
-            found = [] if fastest is None else combinations_of(self._registry, fastest.candidate, others)
-            self._left = iter(found)
+        """Return the next combination with the request that was the fastest before the first of them."""
+        if (combined := next(self._left, None)) is not None:
+            return combined
+        valid = [t for t in trials if t.is_valid and t.against is not None and t.against.median < 1]
+        fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
+        if fastest is None or fastest.candidate == self._around:
+            return None
+        self._around = fastest.candidate
+        known = {_options(t.candidate) for t in trials}
+        found = combinations_of(self._registry, fastest.candidate, self._candidates.others)
+        self._left = iter([one for one in found if _options(one) not in known])
         return next(self._left, None)
+
+
+def _options(candidate: Candidate) -> tuple[object, ...]:
+    """Return a request without the order of its options."""
+    choices = map(BackendChoice.parse, candidate.backends)
+    options = tuple((choice.name, frozenset(choice.options.items())) for choice in choices)
+    return options, candidate.high, candidate.pins, candidate.margin, candidate.threads
 
 
 class Mixed(TuningPolicy):

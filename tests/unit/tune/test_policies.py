@@ -1,0 +1,103 @@
+"""What a tuning tries next, by what it has measured."""
+
+from types import SimpleNamespace
+
+import pytest
+from dovetail.plugin import load_plugins
+from dovetail_tune.candidates import candidates_of
+from dovetail_tune.policies import Combined, Listed, Mixed, Raised
+from dovetail_tune.statistics_of_pairs import Ratio
+from dovetail_tune.trial import FAILED, PREPARED, CandidateTrial
+
+REGISTRY = load_plugins().registry
+FOUND = candidates_of(REGISTRY, ["cpu-int8", "cpu-bf16"])
+BY_NAME = {one.name: one for one in FOUND.found}
+ORT = "cpu-int8:runtime=onnxruntime"
+
+
+def trial(candidate, time, missed=(), snr=40.0, seconds=1.0):
+    """A trial that took so many times the baseline's time."""
+    return CandidateTrial(
+        candidate, PREPARED, "", snr, None, missed, against=Ratio(time, time, time, 9), compile_seconds=seconds
+    )
+
+
+def proposed(policy, trials, time=lambda candidate: 0.9):
+    """What a policy proposes, while its candidates take the given times; their names."""
+    trials, names = list(trials), []
+    while (candidate := policy.propose(trials)) is not None:
+        names.append(candidate.name)
+        trials.append(trial(candidate, time(candidate)))
+    return names
+
+
+def test_every_candidate_says_why_it_is_tried():
+    assert all(one.why for one in FOUND.found)
+    assert BY_NAME[ORT].why == "the backend with another runtime"
+    assert all("why" not in one.as_dict() for one in FOUND.found), "a reason makes no other candidate"
+
+
+def test_a_list_is_proposed_in_its_order():
+    assert proposed(Listed(FOUND.defaults), []) == [one.name for one in FOUND.defaults]
+
+
+@pytest.mark.parametrize(
+    ("trials", "left", "is_last", "names"),
+    [
+        ([("cpu-int8", 0.5, ("--min-snr",), 29.0)], 100.0, False, ["cpu-int8 raised"]),
+        ([("cpu-int8", 0.5, (), 40.0)], 100.0, False, []),  # it meets the goal
+        ([("cpu-int8", 1.1, ("--min-snr",), 29.0)], 100.0, False, []),  # raised it is slower still
+        ([("cpu-int8", 0.5, ("--min-snr",), 29.0)], 10.0, False, []),  # a search takes twelve compilations
+        ([("cpu-int8", 0.5, ("--min-snr",), 29.0)], 10.0, True, ["cpu-int8 raised"]),
+        ([("cpu-int8", 0.5, ("--min-snr",), 29.0)], 0.0, True, []),
+        (
+            [("cpu-int8", 0.5, ("--min-snr",), 10.0), (ORT, 0.5, ("--min-snr",), 29.0)],
+            100.0,
+            False,
+            [f"{ORT} raised", "cpu-int8 raised"],
+        ),
+    ],
+)
+def test_what_misses_the_goal_by_little_is_raised_first(trials, left, is_last, names):
+    runner = SimpleNamespace(deadline=SimpleNamespace(remaining=left, is_over=left <= 0))
+    known = [trial(BY_NAME[name], time, missed, snr) for name, time, missed, snr in trials]
+    found, policy = [], Raised(runner, 1.0, is_last)
+    while (candidate := policy.propose(known)) is not None:
+        found.append(candidate.name)
+        assert "misses the goal" in candidate.why
+    assert found == names
+
+
+def test_the_fastest_option_is_combined_as_long_as_that_gains():
+    trials = [trial(one, 0.8 if one.name == ORT else 0.95) for one in FOUND.others]
+
+    def time(candidate):
+        """Each of two options gains."""
+        gains = ("weight_range=reduced", "activations=asymmetric")
+        return 0.8 - 0.1 * sum(gain in candidate.name for gain in gains)
+
+    names = proposed(Combined(REGISTRY, FOUND, 1.0), trials, time)
+    two = [name for name in names if name.count("=") == 2]
+    three = [name for name in names if name.count("=") == 3]
+    assert names == two + three + [name for name in names if name.count("=") > 3]
+    assert f"{ORT},weight_range=reduced" in two
+    assert all("weight_range=reduced" in name or "activations=asymmetric" in name for name in three)
+    options = [frozenset(name.partition(":")[2].split(",")) for name in names]
+    assert len(set(options)) == len(options), "in whatever order, none is tried twice"
+
+
+@pytest.mark.parametrize("trials", [[], [trial(BY_NAME["cpu-int8"], 0.5)], [trial(BY_NAME[ORT], 1.2)]])
+def test_without_a_fast_option_nothing_is_combined(trials):
+    assert proposed(Combined(REGISTRY, FOUND, 1.0), trials) == []
+
+
+def test_mixtures_learn_from_what_each_took():
+    learned = []
+    plans = [BY_NAME["cpu-int8"], BY_NAME["cpu-bf16"]]
+    mixing = SimpleNamespace(candidates=lambda trials: iter(plans), learn=lambda one: learned.append(one.status))
+    policy, trials = Mixed(mixing, 1.0), []
+    for candidate, status in zip(plans, (PREPARED, FAILED)):
+        assert policy.propose(trials) == candidate
+        trials.append(CandidateTrial(candidate, status))
+    assert policy.propose(trials) is None
+    assert learned == [PREPARED, FAILED]
