@@ -170,10 +170,6 @@ class ResultGraph:
         names = origin_of(self.nodes[number])
         return [] if names == (self.nodes[number].name,) else list(names)
 
-    def region_edges(self) -> list[tuple[int, int]]:
-        """Return pairs of region indices, each once."""
-        return list(dict.fromkeys((crossing.source, crossing.target) for crossing in self.crossings))
-
 
 def _walk(compiled: CompiledModel, inside: dict[int, list[ir.Node]]) -> Iterator[tuple[ir.Node, int | None]]:
     """Yield every node with the index of the main-graph node that holds it, or None."""
