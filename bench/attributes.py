@@ -28,11 +28,14 @@ RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Rando
 
 def jobs(only: list[str]) -> list[tuple[str, str, str, str]]:
     """Return operators, what was changed, and the pickled node with its inputs."""
-    from dovetail_testing.probe.cases import case_of, tested_nodes
+    from dovetail_testing.probe.cases import ProbeCase, TestedNodes, case_of
     from dovetail_testing.probe.variations import attribute_changes, diverse
 
-    found = []
-    for operator, cases in tested_nodes(dovetail.load_plugins(), 26, only).items():
+    found, tested = [], dict[str, list[ProbeCase]]()
+    for part in TestedNodes(dovetail.load_plugins(), 26, only):
+        for each in part:
+            tested.setdefault(each.operator, []).append(each)
+    for operator, cases in tested.items():
         if operator in RANDOM:
             continue
         samples = [case.sample for case in cases if case.sample is not None]

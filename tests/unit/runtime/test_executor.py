@@ -327,6 +327,44 @@ def test_an_engine_that_fails_on_every_input_in_other_words_is_told_of_a_bounded
     assert executor.engines == ["plain"]
 
 
+class Spoiled(Recorder):
+    """An engine without results for three numbers and more, whose sessions compute nothing after that."""
+
+    spoils_sessions = True
+
+    def load(self, region, options):
+        session, compute = super().load(region, options), ReferenceEngine().load(region, options).run
+        failed = []
+
+        def run(inputs):
+            if failed or len(inputs["x"]) > 2:
+                failed.append(inputs)
+                raise EngineError("acme fails")
+            return compute(inputs)
+
+        session.run = run
+        return session
+
+
+@pytest.mark.filterwarnings("ignore::dovetail.EngineWarning")
+def test_a_session_that_failed_is_loaded_again_where_it_refuses_what_it_computed_before():
+    acme = Spoiled("acme")
+    executor = RegionExecutor(parse(CHAIN), {"npu": [acme, Recorder("plain")]}, backend_of=lambda node: "npu")
+    for numbers, engine in [([1, 2], "acme"), ([1, 2, 3], "plain"), ([1, 2], "acme"), ([1], "acme")] * 3:
+        assert executor.run({"x": np.float32(numbers)})["y"].tolist() == [4 * number**2 for number in numbers]
+        assert executor.engines == [engine]
+    assert len(acme.loaded) == 4
+
+
+@pytest.mark.filterwarnings("ignore::dovetail.EngineWarning")
+def test_inputs_that_fail_again_and_again_do_not_load_a_region_each_time():
+    acme = Spoiled("acme")
+    executor = RegionExecutor(parse(CHAIN), {"npu": [acme, Recorder("plain")]}, backend_of=lambda node: "npu")
+    for count in range(3, 131):
+        assert executor.run({"x": np.ones(count, np.float32)})["y"].tolist() == [4] * count
+    assert len(acme.loaded) < 12
+
+
 def test_an_engine_that_ends_the_program_when_it_is_asked_or_loads_is_left_out():
     class Ends(Recorder):
         def available(self):

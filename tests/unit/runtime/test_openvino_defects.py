@@ -456,3 +456,44 @@ def test_padding_of_transposed_convolutions_is_that_of_onnx(attributes, kernel):
     except DovetailError:
         pytest.skip("ONNX Runtime refuses it")
     np.testing.assert_allclose(compiled.run({"x": x})["z"], right, rtol=1e-3, atol=1e-4)
+
+
+FITTING = {  # a model, the inputs that fit, and those that do not
+    "a product with weights": (
+        f"g (float[N,M] x) => (y) <float[6,7] w = {{{numbers(6, 7)}}}> {{ a = Tanh(x) y = MatMul(a, w) }}",
+        {"x": (2, 6)},
+        {"x": (2, 7)},
+    ),
+    "a product of two inputs": (
+        "g (float[N,M] x, float[P,Q] z) => (y) { a = Tanh(x) y = MatMul(a, z) }",
+        {"x": (2, 6), "z": (6, 7)},
+        {"x": (2, 7), "z": (6, 7)},
+    ),
+    "a Concat": (
+        "g (float[N,M] x, float[P,Q] z) => (y) { a = Tanh(x) b = Concat<axis = 0>(a, z) y = Sigmoid(b) }",
+        {"x": (2, 6), "z": (2, 6)},
+        {"x": (2, 7), "z": (2, 6)},
+    ),
+    "a Reshape": (
+        "g (float[N,M] x) => (y) <int64[2] s = {-1, 6}> { a = Tanh(x) b = Reshape(a, s) y = Sigmoid(b) }",
+        {"x": (5, 6)},
+        {"x": (5, 7)},
+    ),
+}
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
+@pytest.mark.parametrize("name", FITTING)
+def test_inputs_that_do_not_fit_change_no_later_result(name, backend, recwarn):
+    """OpenVINO fails from then on where they do, and the region ran on ONNX Runtime in float32."""
+    text, fitting, other = FITTING[name]
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> ' + text)
+    feeds = {name: RNG.standard_normal(shape).astype(np.float32) for name, shape in fitting.items()}
+    compiled = dovetail.compile(model, backend, verify=False, **({"data": feeds} if backend == "cpu-int8" else {}))
+    before, executed = compiled.run(feeds), compiled.executed()
+    for _ in range(2):
+        with pytest.raises(DovetailError, match="openvino-cpu"):
+            compiled.run({name: np.zeros(shape, np.float32) for name, shape in other.items()})
+        np.testing.assert_array_equal(compiled.run(feeds)["y"], before["y"])
+    assert compiled.executed() == executed
+    assert not [one for one in recwarn if issubclass(one.category, dovetail.EngineWarning)]

@@ -1,6 +1,11 @@
 """`dovetail probe`: what is measured of an engine, and the backend file that follows."""
 
+import ast
 import json
+import subprocess
+import sys
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 import dovetail
@@ -11,8 +16,9 @@ from dovetail.cli.main import main
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.plugin.loading import load_chosen, use_file
+from dovetail_runtime import data_workers
 from dovetail_testing.kit.samples import NodeSample
-from dovetail_testing.probe import trials
+from dovetail_testing.probe import parts, trials
 from dovetail_testing.probe.cases import case_of, ends_of
 from dovetail_testing.probe.claims import contradictions
 from dovetail_testing.probe.clauses import learned
@@ -23,6 +29,8 @@ from dovetail_testing.probe.probing import observations_of, probe
 from dovetail_testing.probe.trials import ProbeState
 from dovetail_testing.probe.variations import attribute_changes
 from dovetail_testing.probe.writing import file_of
+from dovetail_testing.suites import node_cases, node_tests
+from onnx.backend.test.loader import load_model_tests
 
 OPERATORS = ("Abs", "Floor", "MaxPool", "Neg", "Sign")
 RIGHT = Outcome("done", exact=True, types=("float32",))
@@ -223,7 +231,43 @@ def test_a_probe_resumes_and_one_of_another_version_begins_anew(limited, monkeyp
 def test_a_time_limit_leaves_out_the_rest():
     found = probe("onnxruntime-cpu", operators=["Relu", "Conv"], time_limit=1e-6)
     assert found.unfinished == ["Conv", "Relu"]
-    assert "time limit left out variations of Conv, Relu" in file_of(found, "acme")
+    assert "time limit left out nodes of Conv, Relu" in file_of(found, "acme")
+
+
+MADE = """
+import sys
+from dovetail_testing.probe.probing import probe
+found = probe("onnxruntime-cpu", time_limit=1e-6)
+assert {"Conv", "ai.onnx.ml::LabelEncoder"} < set(found.unfinished)
+print([name for name in sys.modules if name.startswith("onnx.backend.test.case.node.")])
+"""
+
+
+def test_tests_that_a_time_limit_leaves_out_are_not_made():
+    """Making all of onnx's node tests takes longer than a short limit."""
+    ran = subprocess.run([sys.executable, "-c", MADE], capture_output=True, text=True, check=True)
+    made = ast.literal_eval(ran.stdout)
+    assert all(name.startswith("onnx.backend.test.case.node.ai_onnx") for name in made)
+
+
+def test_tests_are_made_in_the_order_of_onnx():
+    made = [case.name for case in node_cases()]
+    assert made == [test.name for test in load_model_tests(kind="node")]
+    assert [case.name for case in chain.from_iterable(node_tests())] == made
+
+
+def test_machines_leave_time_to_read_what_they_found(monkeypatch, tmp_path):
+    given = []
+
+    @contextmanager
+    def workers_of(address, plugins):
+        yield object(), []
+
+    monkeypatch.setattr(data_workers, "workers_of", workers_of)
+    monkeypatch.setattr(parts, "probe_in_parts", lambda *_, time_limit, **__: given.append(time_limit))
+    file = tmp_path / "acme.backend.yaml"
+    assert main(["probe", "host", "-o", str(file), "--operator", "Relu", "--cluster", "a", "--time-limit", "1000"]) == 0
+    assert 0 < given[0] <= 800
 
 
 def test_the_command_writes_a_file_that_check_accepts(tmp_path, monkeypatch, capsys):
@@ -231,7 +275,7 @@ def test_the_command_writes_a_file_that_check_accepts(tmp_path, monkeypatch, cap
     assert main(["probe", "host", "-o", "acme.backend.yaml", "--operator", "Relu"]) == 0
     printed = capsys.readouterr()
     assert "host accepts, and the engine does not compute: " in printed.out
-    assert "tests: 0 of" in printed.err
+    assert "parts of the tests: " in printed.err
     assert main(["check", "acme.backend.yaml"]) == 0
     capsys.readouterr()
     assert main(["probe", "onnxruntime-cpu", "-o", "acme.backend.yaml", "--operator", "Relu", "--json"]) == 0

@@ -66,6 +66,8 @@ class OpenVinoCpu(ConvertingEngine):
     reads = Reads(opset=26, ir_version=13, types=_TYPES)
     """Opset and types of OpenVINO's ONNX frontend; unsupported newer operators are rejected one by one.
     """
+    spoils_sessions = True
+    """A product whose operands do not fit fails from then on where they do."""
 
     def available(self) -> Availability:
         """Check whether OpenVINO is installed, with a caveat if the CPU has no bfloat16 instructions."""

@@ -124,6 +124,8 @@ class Engine(ABC):
         loads_artifacts: Whether it loads artifacts of emitters, passed as `RegionModel.artifact`.
         interprets: Whether it computes node by node in Python, for checks: a result that runs on it gets a warning.
         emulates: Whether it is the arithmetic of a device on any CPU, so that what it computes is what the plan says.
+        spoils_sessions: Whether a session may refuse what it computed before, once inputs have failed on it. The region
+            is then loaded again.
     """
 
     name: str
@@ -131,6 +133,7 @@ class Engine(ABC):
     loads_artifacts: ClassVar[bool] = False
     interprets: ClassVar[bool] = False
     emulates: ClassVar[bool] = False
+    spoils_sessions: ClassVar[bool] = False
 
     @abstractmethod
     def available(self) -> Availability:

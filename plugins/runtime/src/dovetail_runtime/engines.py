@@ -97,6 +97,11 @@ class GuardedEngine:
         """See `dovetail.plugin.Engine`."""
         return self._engine.emulates
 
+    @property
+    def spoils_sessions(self) -> bool:
+        """See `dovetail.plugin.Engine`."""
+        return self._engine.spoils_sessions
+
     def takes(self, node: ir.Node) -> bool:
         """Check whether the engine runs a node that the other engines of its backend do not support.
 

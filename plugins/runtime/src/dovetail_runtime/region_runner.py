@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +44,7 @@ class RegionRefusal:
     error: EngineError
 
 
+_MOST_RELOADS = 4  # for inputs of other shapes that fail on a new session, too; then only after 2, 4, 8, ... failures
 _MOST_REFUSALS = 20  # that a region reports while it runs; an engine may name the values of every failing input
 
 
@@ -112,6 +114,8 @@ class RegionRunner:
         self._stand_in: _Other | None = None
         self._files: TemporaryFolder | None = None  # of what is loaded again
         self._said: set[str] = set()  # why another engine computed
+        self._failures = 0  # of the present session since it computed anything
+        self._refused: set[tuple[object, ...]] = set()  # shapes of inputs that a new session failed on
         self.engine = self._engine.name
 
     @property
@@ -204,7 +208,7 @@ class RegionRunner:
             results = session.run(inputs)
         except EngineError as error:
             return self._run_elsewhere(session, inputs, error)
-        self.engine = engine.name
+        self.engine, self._failures = engine.name, 0
         mismatches = [] if self._shapes_are_settled else shape_mismatches(self._declared, results)
         if not mismatches:
             return results
@@ -237,6 +241,8 @@ class RegionRunner:
                 return self.run(inputs)  # another thread replaced the engine meanwhile
             if self._reload_opened(inputs):
                 return self.run(inputs)
+            if self._reload_spoiled(inputs):
+                return self.run(inputs)
             other = self._next_that_runs(inputs)
             if other is None:
                 raise error
@@ -258,6 +264,23 @@ class RegionRunner:
         self._stand_in = None
         self._note(f"{self.described} is loaded with open extents: {opened.why}")
         return True
+
+    def _reload_spoiled(self, inputs: Mapping) -> bool:
+        """Load the region again if earlier inputs may have spoiled the session; tell if a new one computes these."""
+        if not self._engine.spoils_sessions:
+            return False
+        self._failures += 1
+        shapes = tuple(getattr(value, "shape", None) for value in inputs.values())
+        is_hopeless = shapes in self._refused or len(self._refused) >= _MOST_RELOADS
+        if self._failures > 1 and (not is_hopeless or _is_power_of_two(self._failures)):
+            with suppress(EngineError):
+                session = self._engine.load(self._model, self._options)
+                session.run(inputs)
+                self._session, self._stand_in = session, None
+                return True
+        if not is_hopeless:
+            self._refused.add(shapes)
+        return False
 
     def _doubted(
         self, session: GuardedSession, inputs: Mapping, results: dict[str, np.ndarray], error: EngineError
@@ -313,6 +336,10 @@ class RegionRunner:
     def described(self) -> str:
         """Describe the region: `region 1 (cpu-bf16, 3 nodes from 'conv_1')`."""
         return described(self.region)
+
+
+def _is_power_of_two(number: int) -> bool:
+    return not number & (number - 1)
 
 
 def _selective_first(engines: Sequence[GuardedEngine], model: RegionModel) -> list[GuardedEngine]:

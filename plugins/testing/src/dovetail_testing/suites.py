@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
+import pkgutil
 import re
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -19,6 +21,8 @@ from dovetail_testing.case import SUITES, Case, PreparedCase
 from dovetail_testing.running import references_of
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import onnx
     from dovetail.plugin import PluginSet
 
@@ -100,16 +104,56 @@ _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 _LOWEST_IR = 8  # supported by all readers of initializers that are not inputs
 
 
-@lru_cache(maxsize=1)
 def node_cases() -> tuple[Case, ...]:
     """Return the node tests of the installed onnx, each with its operator."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # onnx computes overflows on purpose
-        from onnx.backend.test.loader import load_model_tests
+    return tuple(case for part in node_tests() for case in part)
 
-        tests = load_model_tests(kind="node")
-    operators = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
-    return tuple(Case("nodes", test.name, _operator(test.name, operators), _Maker(test)) for test in tests)
+
+@lru_cache(maxsize=1)
+def node_tests() -> NodeTests:
+    """Return the node tests of the installed onnx, of which those that were made are kept."""
+    return NodeTests()
+
+
+class NodeTests:
+    """The node tests of the installed onnx, in parts that are made when they are asked for.
+
+    Importing a module of onnx makes its tests; all of them take seconds.
+    """
+
+    def __init__(self) -> None:
+        from onnx.backend.test.case import node
+
+        self._modules = list(_modules_in(node))
+        self._made = node._NodeTestCases
+        self._parts: list[tuple[Case, ...]] = []
+        self._taken = 0  # of the tests that onnx made
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[tuple[Case, ...]]:
+        for number, module in enumerate(self._modules):
+            if number == len(self._parts):
+                self._parts.append(self._cases_of(module))
+            yield self._parts[number]
+
+    def _cases_of(self, module: str) -> tuple[Case, ...]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # onnx computes overflows on purpose
+            importlib.import_module(module)
+        tests = self._made[self._taken :]
+        self._taken = len(self._made)
+        operators = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
+        return tuple(Case("nodes", test.name, _operator(test.name, operators), _Maker(test)) for test in tests)
+
+
+def _modules_in(package: ModuleType) -> Iterator[str]:
+    """Yield the names of a package's modules, in the order in which onnx imports them."""
+    for _, name, is_package in pkgutil.iter_modules(package.__path__):
+        yield f"{package.__name__}.{name}"
+        if is_package:
+            yield from _modules_in(importlib.import_module(f"{package.__name__}.{name}"))
 
 
 class _Maker:

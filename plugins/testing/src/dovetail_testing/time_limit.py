@@ -28,6 +28,10 @@ class TimeLimit:
         """Return the time, of `time.monotonic`, at which a share of the limit has passed."""
         return self._began + share * self._seconds
 
+    def left(self, share: float = 1.0) -> float:
+        """Return the seconds until a share of the limit has passed; 0 after it."""
+        return max(0.0, self.end(share) - time.monotonic())
+
     def check(self, share: float = 1.0) -> None:
         """Compare the time with a share of the limit.
 

@@ -175,8 +175,8 @@ def _predictions(result: CompiledModel) -> tuple[list[Prediction], list[str]]:
         return [], [
             f"latency is predicted where operators are whole: --backend {_BACKEND}:march={march},arithmetic=floats"
         ]
-    predictions = predict(traffic_of(result), rates)
-    return predictions, caveats(predictions, rates) if predictions else []
+    traffic = traffic_of(result)
+    return predict(traffic, rates), caveats(traffic, rates) if traffic else []
 
 
 def rows_of(plan: Plan) -> list[ReportRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ _WHOLE = frozenset({"ReduceMax", "ReduceMean", "ReduceSum", "Softmax", "Transpos
 """Operators that cannot work row by row, as convolutions do: they read and write whole values."""
 _SOFTMAX_PARTS = 6  # rows of a Softmax in the vendor's logs: maximum, difference, exponential, sum, reciprocal, product
 _SOFTMAX_MOVES = 6  # how often a value of its size is written or read between these
+_WIDE = "int16"
 _CHANNELS, _OUTPUT_CHANNELS = 4, 16  # numbers to which the channels of values and of outputs are padded
 
 
@@ -44,6 +45,7 @@ class SubgraphTraffic:
         macs: Multiply-adds of convolutions and matrix products.
         matrices: Those of them in products of two computed operands.
         operators: Number of operators, as the vendor's logs list them: a SiLU is one, and a Softmax six.
+        wide: Elements of every Softmax in 16 bits, whose exponential and reciprocal the vendor computes by two tables.
         weights: Bytes of the constants of products.
         read: Bytes of its inputs, in 8 bits.
         written: Bytes of its outputs, in their formats, with padded channels.
@@ -51,12 +53,13 @@ class SubgraphTraffic:
             shares the memory of its operand.
         whole: Bytes of every value that an operator reads or writes as a whole, once for each time: operands and
             results of products of two computed operands, reductions, Softmax, Transpose, and elementwise operators
-            among these.
+            among these. Those of a Softmax in 16 bits have two bytes an element.
     """
 
     macs: int
     matrices: int
     operators: int
+    wide: int
     weights: int
     read: int
     written: int
@@ -75,7 +78,7 @@ class SubgraphTraffic:
         return {**{name: getattr(self, name) for name in _NUMBERS}, **counts}
 
 
-_NUMBERS = ("macs", "matrices", "operators", "weights", "read", "written")
+_NUMBERS = ("macs", "matrices", "operators", "wide", "weights", "read", "written")
 _LISTS = ("held", "whole")
 
 
@@ -84,6 +87,7 @@ class _Count:
     macs: int = 0
     matrices: int = 0
     operators: int = 0
+    wide: int = 0
     weights: int = 0
     read: dict[str, int] = field(default_factory=dict)
     made: dict[str, int] = field(default_factory=dict)
@@ -96,7 +100,10 @@ def traffic_of(result: CompiledModel) -> dict[int, SubgraphTraffic | None]:
 
     A subgraph with an unknown extent has None.
     """
-    regions = {node.output: node.region for node in result.plan.nodes if node.backend == _BACKEND}
+    planned = [node for node in result.plan.nodes if node.backend == _BACKEND]
+    regions = {node.output: node.region for node in planned}
+    formats = ((node.output, one) for node in planned for one in (node.precision, *node.ports.values()))
+    wide = {output for output, one in formats if one is not None and one.element == _WIDE}
     numbers = {region: number for number, region in enumerate(dict.fromkeys(regions.values()))}
     graph = result.model.graph
     counts = {number: _Count() for number in numbers.values()}
@@ -112,7 +119,7 @@ def traffic_of(result: CompiledModel) -> dict[int, SubgraphTraffic | None]:
             continue
         number = numbers[regions[first]]
         try:
-            _count(node, number, counts[number], holder, home, matrices)
+            _count(node, number, counts[number], holder, home, matrices, wide)
         except _OpenExtentError:
             unknown.add(number)
         for value in node.outputs:
@@ -143,7 +150,13 @@ def _pass_on(node: ir.Node, holder: dict[str, str], home: dict[str, int]) -> Non
 
 
 def _count(
-    node: ir.Node, number: int, count: _Count, holder: dict[str, str], home: Mapping[str, int], matrices: set[str]
+    node: ir.Node,
+    number: int,
+    count: _Count,
+    holder: dict[str, str],
+    home: Mapping[str, int],
+    matrices: set[str],
+    wide: Container[str],
 ) -> None:
     operands = [value for value in node.inputs if value is not None]
     computed = [value for value in operands if not _is_constant(value)]
@@ -165,8 +178,11 @@ def _count(
             holder[value.name or ""] = bases[0]
         return
     if whole or node.op_type not in _PRODUCTS and any(base in matrices for base in bases):
-        moved = [(base, _padded(value)) for base, value in zip(bases, computed)]
-        moved += [(value.name or "", _padded(value)) for value in node.outputs]
+        in_16_bits = node.op_type == "Softmax" and name in wide
+        count.wide += size if in_16_bits else 0
+        each = 2 if in_16_bits else 1  # bytes of an element
+        moved = [(base, each * _padded(value)) for base, value in zip(bases, computed)]
+        moved += [(value.name or "", each * _padded(value)) for value in node.outputs]
         count.whole += moved + (moved[-1:] * _SOFTMAX_MOVES if node.op_type == "Softmax" else [])
         matrices.update(value.name or "" for value in node.outputs)
     elif node.op_type in _ELEMENTWISE and len(set(bases)) == 1 and home.get(bases[0]) == number:
@@ -209,6 +225,7 @@ def _total(count: _Count) -> SubgraphTraffic:
         count.macs,
         count.matrices,
         count.operators,
+        count.wide,
         count.weights,
         sum(count.read.values()),
         sum(count.written.values()),

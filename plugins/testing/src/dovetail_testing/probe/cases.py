@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,13 @@ from dovetail.planning import operator_name
 from dovetail.text import did_you_mean
 
 from dovetail_testing.kit.samples import NodeSample
-from dovetail_testing.suites import node_cases
+from dovetail_testing.suites import node_tests
 
 if TYPE_CHECKING:
     import onnx
     from dovetail.plugin import PluginSet
+
+    from dovetail_testing.case import Case
 
 
 _IR = 11
@@ -47,8 +49,8 @@ class ProbeCase:
     at_ends: bool = False
 
 
-def tested_nodes(plugins: PluginSet, opset: int, operators: Collection[str] = ()) -> dict[str, list[ProbeCase]]:
-    """Return the nodes of onnx's node tests by operator, as they are and with constants.
+class TestedNodes:
+    """The nodes of onnx's node tests, as they are and with constants, in parts that are made when they are asked for.
 
     Args:
         plugins: The plugins.
@@ -56,37 +58,58 @@ def tested_nodes(plugins: PluginSet, opset: int, operators: Collection[str] = ()
         operators: The operators; by default all.
 
     Raises:
-        UsageError: There is no test about an operator.
+        UsageError: There is no operator of this name, or, after the last part, no test about it.
     """
-    import onnx
 
-    tests = node_cases()
-    known = {test.operator for test in tests}
-    for operator in operators:
-        if operator not in known:
-            raise UsageError(f"no test is about an operator '{operator}'{did_you_mean(operator, known)}")
-    found: dict[str, list[ProbeCase]] = {}
-    for test in tests:
-        if operators and test.operator not in operators:
-            continue
-        work = test.make(plugins)
-        if work.proto is None or len(work.proto.graph.node) != 1:
-            continue
-        sample = _sample(work.proto, work.inputs, opset)
+    __test__ = False  # pytest
+
+    def __init__(self, plugins: PluginSet, opset: int, operators: Collection[str] = ()):
+        import onnx
+
+        self._plugins, self._opset, self._named = plugins, opset, operators
+        schemas = onnx.defs.get_all_schemas()
+        self.known = frozenset(operator_name(schema.domain, schema.name) for schema in schemas)
+        self._parts: list[list[ProbeCase]] = []
+        for operator in operators:
+            if operator not in self.known:
+                raise _no_test(operator, self.known)
+
+    def __len__(self) -> int:
+        return len(node_tests())
+
+    def __iter__(self) -> Iterator[list[ProbeCase]]:
+        for number, tests in enumerate(node_tests()):
+            if number == len(self._parts):
+                self._parts.append([case for test in tests for case in self._cases(test)])
+            yield self._parts[number]
+        tested = {test.operator for tests in node_tests() for test in tests}
+        for operator in self._named:
+            if operator not in tested:
+                raise _no_test(operator, tested)
+
+    def _cases(self, test: Case) -> Iterator[ProbeCase]:
+        import onnx
+
+        work = None if self._named and test.operator not in self._named else test.make(self._plugins)
+        if work is None or work.proto is None or len(work.proto.graph.node) != 1:
+            return
+        sample = _sample(work.proto, work.inputs, self._opset)
         node = work.proto.graph.node[0]
         operator = operator_name(node.domain, node.op_type)  # a body of another operator may be one node, too
-        listed = found.setdefault(operator, [])
         proto = onnx.ModelProto()
         proto.CopyFrom(work.proto)
-        _declare_older(proto, opset)
-        listed.append(ProbeCase(operator, test.name, proto, work.inputs, work.expected, sample, weight=3))
+        _declare_older(proto, self._opset)
+        yield ProbeCase(operator, test.name, proto, work.inputs, work.expected, sample, weight=3)
         if sample is not None and len(sample.inputs) > 1:
             held = replace(sample, constant=(False,) + (True,) * (len(sample.inputs) - 1))
             if (case := case_of(operator, f"{test.name} with constants", held, weight=2)) is not None:
-                listed.append(case)
+                yield case
         if sample is not None and (case := ends_of(operator, test.name, sample)) is not None:
-            listed.append(case)
-    return found
+            yield case
+
+
+def _no_test(operator: str, known: Collection[str]) -> UsageError:
+    return UsageError(f"no test is about an operator '{operator}'{did_you_mean(operator, known)}")
 
 
 def _declare_older(proto: onnx.ModelProto, opset: int) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".backend.yaml"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _SECONDS = 900.0
+_ON_MACHINES = 0.8  # of the time limit; then their outcomes are read here, where the rules are learned
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         with progress_lines() as progress:
             if args.cluster:
-                _on_machines(args, state, plugins, progress)
+                _on_machines(args, limit, state, plugins, progress)
             found = probe(
                 target, plugins=plugins, state=state, time_limit=limit, operators=args.operator,
                 against=against, progress=progress,
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     if against:
         say(*lines_of(listed, against))
     if found.unfinished:
-        say(f"the time limit left out variations of {len(found.unfinished)} operators; the same command resumes")
+        say(f"the time limit left out nodes of {len(found.unfinished)} operators; the same command resumes")
     say(found.line(), f"{file}: written; dovetail check {file}")
     return 0
 
@@ -119,7 +120,9 @@ def _here(plugins: PluginSet) -> str:
     return f"backends, with the engine that is probed: {backends}; other engines: {', '.join(others) or 'none'}"
 
 
-def _on_machines(args: argparse.Namespace, state: Path, plugins: PluginSet, progress: Progress) -> None:
+def _on_machines(
+    args: argparse.Namespace, limit: TimeLimit, state: Path, plugins: PluginSet, progress: Progress
+) -> None:
     """Try nodes on the machines of a cluster, so that what is left resumes from their outcomes."""
     from dovetail_runtime.data_workers import workers_of
 
@@ -129,8 +132,9 @@ def _on_machines(args: argparse.Namespace, state: Path, plugins: PluginSet, prog
         note(*(f"note: {text}" for text in notes))
         assert workers is not None, "an address is given"
         probe_in_parts(
-            workers, args.target, state, time_limit=args.time_limit, operators=args.operator, progress=progress
-        )
+            workers, args.target, state, time_limit=limit.left(_ON_MACHINES), operators=args.operator,
+            progress=progress,
+        )  # fmt: skip
 
 
 def _reason(found: Probe) -> str:

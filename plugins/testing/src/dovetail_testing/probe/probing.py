@@ -18,7 +18,7 @@ from dovetail.plugin.loading import class_of, load_chosen, make_engine, use_file
 from dovetail.text import did_you_mean, pluralize
 
 from dovetail_testing.common_reason import CommonReason
-from dovetail_testing.probe.cases import ProbeCase, tested_nodes
+from dovetail_testing.probe.cases import ProbeCase, TestedNodes
 from dovetail_testing.probe.clauses import OperatorRule, learned
 from dovetail_testing.probe.observing import NodeNames, NodeReader, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
@@ -54,7 +54,8 @@ class Probe:
         known: The number of all nodes.
         resumed: The number of outcomes of earlier runs.
         seconds: The time that it took.
-        unfinished: Operators whose variations were not all tried within the time limit.
+        unfinished: Operators whose tests and variations were not all tried within the time limit. If it was reached
+            among the tests, these are all, whether or not onnx has tests of them.
         open_right: How many nodes with open extents were right, and of how many.
         empty_right: The same for nodes with an extent of 0, which no limit of a file can name at any rank.
     """
@@ -93,7 +94,6 @@ class Probe:
 class _Found:
     """What is known of one operator while it is probed."""
 
-    cases: list[ProbeCase]
     seen: list[tuple[ProbeCase, NodeNames, Outcome]] = field(default_factory=list)
 
 
@@ -131,7 +131,7 @@ def probe(
     backend, engine = _target(target, plugins)
     name, chosen = engine.name, dict(backend.chosen) if backend is not None else {}
     found = Probe(name, backend.name if backend is not None else "", chosen, _versions(name, plugins), engine.reads)
-    tests = tested_nodes(plugins, engine.reads.opset, operators)
+    tests = TestedNodes(plugins, engine.reads.opset, operators)
     kept = ProbeState(Path(state) if state else None, {"engine": name, "options": chosen, **found.versions})
     references = ("onnx", "onnxruntime") if name == _OWN_REFERENCE else ("onnxruntime", "onnx")
     emitting = target if backend is not None and _emits(backend, engine, plugins) else ""
@@ -144,7 +144,7 @@ def probe(
         )
         reader = NodeReader(plugins, _facts(name, plugins), other)
         with limit.ends_tools(_TRYING):
-            _Run(tests, trials, reader, progress, limit).go(found)
+            _Run(tests, trials, reader, progress, limit, operators).go(found)
     found.tried, found.resumed, found.seconds = trials.tried, kept.resumed, time.monotonic() - began
     return found
 
@@ -153,24 +153,26 @@ def probe(
 class _Run:
     """One run over all operators."""
 
-    tests: Mapping[str, list[ProbeCase]]
+    tests: TestedNodes
     trials: Trials
     reader: NodeReader
     progress: Progress | None
     limit: TimeLimit
+    operators: Sequence[str]
 
     def go(self, found: Probe) -> None:
         """Try the tests, then variations of what the engine computes, operator by operator in turn."""
-        known = {operator: _Found(cases) for operator, cases in self.tests.items()}
-        waiting = [(0.0, number, operator) for number, operator in enumerate(known)]
+        known: dict[str, _Found] = {}
+        unfinished = set(self.operators or self.tests.known)
         with suppress(OutOfTime):
             self.trials.start()
             self._check_common_reason()
             self._try_tests(known)
+            unfinished = set(known)
         found.precision = computed_in(outcome for each in known.values() for _, _, outcome in each.seen)
         with suppress(OutOfTime):
-            self._try_variations(known, waiting, found.precision)
-        found.unfinished = sorted(operator for *_, operator in waiting)
+            self._try_variations(known, unfinished, found.precision)
+        found.unfinished = sorted(unfinished)
         self._learn(known, found)
 
     def _check_common_reason(self) -> None:
@@ -179,38 +181,40 @@ class _Run:
         Raises:
             DovetailError: All are refused for one reason, such as a tool that is not installed.
         """
-        common = CommonReason()
-        for operator, cases in self.tests.items() if self.reader.against is not None else ():
-            for case in cases:
-                self.limit.check(_TRYING)
-                names = self.reader.names_of(case.proto)
-                if names is None or names.refusal != "":
-                    continue
-                outcome = self.trials.tried_once(case)
-                if not outcome.valid:
-                    continue
-                if common.add(operator, outcome.reason):
-                    tried = ", ".join(sorted(common.operators))
-                    why = f"{self.trials.engine}: nodes of {tried} are refused for one reason: {common.text}"
-                    raise DovetailError(why)
-                if not common.text:
-                    return
-                break
+        common, tried = CommonReason(), set[str]()
+        for case in self._cases() if self.reader.against is not None else ():
+            names = None if case.operator in tried else self.reader.names_of(case.proto)
+            if names is None or names.refusal != "":
+                continue
+            outcome = self.trials.tried_once(case)
+            if not outcome.valid:
+                continue
+            if common.add(case.operator, outcome.reason):
+                refused = ", ".join(sorted(common.operators))
+                why = f"{self.trials.engine}: nodes of {refused} are refused for one reason: {common.text}"
+                raise DovetailError(why)
+            if not common.text:
+                return
+            tried.add(case.operator)
 
-    def _try_tests(self, known: Mapping[str, _Found]) -> None:
-        total = sum(len(cases) for cases in self.tests.values())
-        cases = ((case, found) for found in known.values() for case in found.cases)
-        for done, (case, found) in enumerate(cases):
-            self._say("tests", done, total)
+    def _try_tests(self, known: dict[str, _Found]) -> None:
+        for case in self._cases():
+            self._try(case, known.setdefault(case.operator, _Found()))
+
+    def _cases(self) -> Iterator[ProbeCase]:
+        """Yield the tests until the time limit."""
+        for done, cases in enumerate(self.tests):
+            self._say("parts of the tests", done, len(self.tests))
             self.limit.check(_TRYING)
-            self._try(case, found)
+            for case in cases:
+                yield case
+                self.limit.check(_TRYING)
 
-    def _try_variations(
-        self, known: Mapping[str, _Found], waiting: list[tuple[float, int, str]], precision: str
-    ) -> None:
-        """Try variations; the operators whose variations are not all tried stay in `waiting`."""
+    def _try_variations(self, known: Mapping[str, _Found], unfinished: set[str], precision: str) -> None:
+        """Try variations; the operators whose variations are all tried leave `unfinished`."""
         explorations = {operator: self._explore(operator, each, precision) for operator, each in known.items()}
         # The operator that took least so far is next, so that slow ones do not take the time of all others.
+        waiting = [(0.0, number, operator) for number, operator in enumerate(known)]
         while waiting:
             self.limit.check(_TRYING)
             spent, number, operator = waiting[0]
@@ -219,6 +223,7 @@ class _Run:
                 heapq.heapreplace(waiting, (spent + time.monotonic() - began, number, operator))
             else:
                 heapq.heappop(waiting)
+                unfinished.remove(operator)
             self._say("variations of operators", len(known) - len(waiting), len(known))
 
     def _learn(self, known: Mapping[str, _Found], found: Probe) -> None:

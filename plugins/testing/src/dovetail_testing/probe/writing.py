@@ -103,7 +103,7 @@ class _File:
         if found.unfinished:
             left = ", ".join(found.unfinished)
             yield from textwrap.wrap(
-                f"The time limit left out variations of {left}.",
+                f"The time limit left out nodes of {left}.",
                 _WIDTH - 2,
                 initial_indent="# ",
                 subsequent_indent="# ",
