@@ -12,6 +12,7 @@ import pytest
 from dovetail.plugin import load_plugins
 from hypothesis import settings
 
+pytest_plugins = ["tests.changed"]
 settings.register_profile("untimed", deadline=None)  # a busy machine is no failure
 settings.load_profile("untimed")
 

@@ -19,7 +19,6 @@ from fit_latency import entry, fit, in_fit, outside, read_facts, spreads  # noqa
 RATES = known_rates()["bayes"]
 EVERY = read_facts()
 NETS = in_fit(EVERY)
-LEFT_OUT = list(outside(NETS))
 PIXELS = 16 * 16
 
 HEAD = """(float[1,8,16,16] x) => (float[1,8,16,16] y)
@@ -118,11 +117,16 @@ def test_every_figure_has_a_range():
     )
 
 
+@pytest.fixture(scope="module")
+def left_out():
+    return list(outside(NETS))
+
+
 @pytest.mark.parametrize("name", NETS)
-def test_logs_are_within_the_ranges_of_predictions_that_did_not_see_them(name):
+def test_logs_are_within_the_ranges_of_predictions_that_did_not_see_them(name, left_out):
     """The fit without the net, with the spread that is printed: what an unseen net may expect."""
     at = list(NETS).index(name)
-    latency, ddr = LEFT_OUT[at]
+    latency, ddr = left_out[at]
     net = NETS[name]
     assert RATES.latency_spread[0] <= net.latency / latency <= RATES.latency_spread[1]
     assert RATES.ddr_spread[0] <= net.ddr / ddr <= RATES.ddr_spread[1]
@@ -131,8 +135,8 @@ def test_logs_are_within_the_ranges_of_predictions_that_did_not_see_them(name):
     assert one.ddr_range[0] <= net.ddr <= one.ddr_range[1]
 
 
-def test_the_parameters_are_those_that_the_tool_fits():
-    fitted = entry(fit(NETS), spreads(NETS, LEFT_OUT))
+def test_the_parameters_are_those_that_the_tool_fits(left_out):
+    fitted = entry(fit(NETS), spreads(NETS, left_out))
     assert fitted.pop("device") == RATES.device
     known = {name: getattr(RATES, name) for name in fitted}
     for name in ("latency_spread", "ddr_spread"):

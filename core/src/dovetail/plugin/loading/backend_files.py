@@ -14,6 +14,8 @@ from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.loading.isolation import described
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from dovetail.plugin.backend import Source
     from dovetail.plugin.loading.registry import Registry
 
@@ -151,9 +153,13 @@ def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]
 
     root = resources.files(module)
     # A name with a dot is a file; asking the file system for each takes longer than all else.
-    inside = (item for item in root.iterdir() if "." not in item.name and item.name != "__pycache__" and item.is_dir())
-    for folder in (root, *sorted(inside, key=str)):
-        prefix = "" if folder is root else f"{folder.name}/"
-        for file in sorted((file for file in folder.iterdir() if file.name.endswith(endings)), key=str):
-            if file.is_file():
-                yield prefix + file.name, file
+    inside = [name for name in _names(root) if "." not in name and name != "__pycache__" and (root / name).is_dir()]
+    for folder, prefix in ((root, ""), *((root / name, f"{name}/") for name in inside)):
+        for name in _names(folder):
+            if name.endswith(endings) and (file := folder / name).is_file():
+                yield prefix + name, file
+
+
+def _names(folder: Traversable) -> list[str]:
+    """Return the names in a folder, sorted."""
+    return sorted(os.listdir(folder) if isinstance(folder, Path) else (item.name for item in folder.iterdir()))

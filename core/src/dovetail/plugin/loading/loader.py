@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -35,6 +36,16 @@ _ALLOW_VARIABLE = "DOVETAIL_PLUGINS"
 _OBSERVING = ("before_pass", "after_pass", "pass_failed")  # observers cannot fail a compilation
 
 
+class _Manager(pluggy.PluginManager):
+    """pluggy's manager, which looks for hooks only among what a module has: every compilation registers all plugins."""
+
+    def parse_hookimpl_opts(self, plugin: object, name: str) -> pluggy.HookimplOpts | None:
+        """Return the options of a hook, or None for any other attribute."""
+        if isinstance(plugin, ModuleType) and not hasattr(vars(plugin).get(name), f"{self.project_name}_impl"):
+            return None
+        return super().parse_hookimpl_opts(plugin, name)
+
+
 class PluginSet:
     """The plugins of one compilation and the components that they registered.
 
@@ -48,7 +59,7 @@ class PluginSet:
         with self.registry.on_behalf_of(DISTRIBUTION):
             self.registry.command("plugins", "dovetail.cli.plugins:PLUGINS")
         self.plugins: list[PluginRecord] = []
-        self._manager = pluggy.PluginManager(hookspecs.PROJECT)
+        self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._added: dict[str, list[tuple[Table, str]]] = {}
 
