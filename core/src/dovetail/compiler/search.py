@@ -130,8 +130,9 @@ class Search:
             if trial.error is not None and not one.policy.bears_errors:
                 raise trial.error
             if proposal.measure is not None:
-                what = trial.error.message if trial.error is not None else proposal.measure.text(trial.figure)
-                self._tried.append({"policy": one.policy.name, "why": proposal.why, "figure": what})
+                with one.blamed():
+                    figure = proposal.measure.text(trial.figure) if trial.error is None else trial.error.message
+                self._tried.append({"policy": one.policy.name, "why": proposal.why, "figure": figure})
         with one.blamed():
             return one.returned(one.policy.outcome(trials), Outcome, "outcome of a search")
 
@@ -164,8 +165,9 @@ class Search:
             return replace(trial, error=error)
 
     def _result(self, trial: Trial, request: Request) -> CompiledModel:
-        """Return the result of a trial, and compile it once more if it was let go."""
-        if trial.compiled is not None:
+        """Return the result of a trial, and compile it once more if it was let go, or compiled as a trial alone."""
+        measure = trial.proposal.measure
+        if trial.compiled is not None and (measure is None or not measure.is_search):
             return trial.compiled
         return self._compiled(replace(trial.proposal, measure=None), request)
 

@@ -46,9 +46,7 @@ class AboveFloor(Stepwise):
 
     def __init__(self, job: CompileJob):
         super().__init__()
-        self._job = job
-        self._floors = floors_of(job)
-        self._measure = Compared.on(job.request.data, job.original, job.ctx)
+        self._job, self._floors = job, floors_of(job)
 
     def steps(self) -> Steps[Outcome]:
         """Search for the result.
@@ -57,16 +55,17 @@ class AboveFloor(Stepwise):
             DovetailError: The result or the original cannot be run.
         """
         job, request = self._job, self._job.request
+        measure = Compared.on(request.data, job.original, job.ctx)
         as_it_is = Proposal("the request as it is")
         first = yield as_it_is
         used = {node.backend for node in first.result.plan.nodes} & self._floors.keys()
         if not used or request.plan is not None or request.pins or request.low:
             return Outcome(trial=first)
         floor = max(self._floors[name][0] for name in used)
-        measured = yield replace(as_it_is, measure=self._measure)
+        measured = yield replace(as_it_is, measure=measure)
         if (before := _worst(measured)) >= floor:
             return Outcome(trial=measured)
-        best, before, remarks = yield from self._with_better_scales(measured, before)
+        best, before, remarks = yield from self._with_better_scales(measured, before, measure)
         request = best.proposal.request or request
         # Layers of a result whose channels were scaled cannot be compared.
         looked_at, unscaled = best, _unscaled(request, best.result)
@@ -93,7 +92,7 @@ class AboveFloor(Stepwise):
             return Outcome(trial=best, remarks=[*remarks, _in_vain(before, why)])
         asks = f"in integers alone it leaves less than {floor:g} dB"
         raised = dict.fromkeys(names, ("high", asks))
-        better = yield Proposal(f"{pluralize(len(costly), 'node')} in float32", raised, request, self._measure)
+        better = yield Proposal(f"{pluralize(len(costly), 'node')} in float32", raised, request, measure)
         after = _worst(better)
         if after <= before:
             why = f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB"
@@ -112,7 +111,9 @@ class AboveFloor(Stepwise):
             remarks=[*remarks, Remark("analysis", "", "accuracy", _COSTLY, why, advice=advice, source=source)],
         )
 
-    def _with_better_scales(self, first: Trial, before: float) -> Steps[tuple[Trial, float, list[Remark]]]:
+    def _with_better_scales(
+        self, first: Trial, before: float, measure: Compared
+    ) -> Steps[tuple[Trial, float, list[Remark]]]:
         """Return the most accurate of a result and those with other scales, the SNR that it leaves, and the reasons."""
         asked, remarks = self._job.request, list[Remark]()
         best, least = first, before
@@ -128,7 +129,7 @@ class AboveFloor(Stepwise):
         for name, request in others.items():
             if request is None:
                 continue
-            other = yield Proposal(name, request=request, measure=self._measure)
+            other = yield Proposal(name, request=request, measure=measure)
             after = _worst(other)
             if after < least + _CLEAR:
                 continue
