@@ -134,6 +134,7 @@ def built(text):
     return unequal(dovetail.open(proto))
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("what", KEPT)
 def test_what_may_stand_between(what):
     before = built(chain(KEPT[what] + SECOND))
@@ -205,6 +206,7 @@ def test_both_layers_must_be_quantized(compiled):
     assert result.plan.summary["refined"] == {"steps": {"npu": ["equalize"]}, "changed": {}}
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_of_layers_is_swept_as_one():
     nodes = 1000
     values = ["x", *(f"r{i}" for i in range(nodes))]
