@@ -69,6 +69,7 @@ CONFIGS = [
 ]
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("change", "why"), CONFIGS, ids=[why for _, why in CONFIGS])
 def test_configurations(llama, refused, change, why):
     edit(llama, change)
@@ -98,6 +99,7 @@ PROMPTS = [
 ]
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("name", "content", "why"), PROMPTS, ids=[name for name, *_ in PROMPTS])
 def test_prompts(llama, refused, tmp_path, name, content, why):
     path = tmp_path / name
@@ -200,6 +202,7 @@ def test_quantized_weights_with_other_blocks(llama, refused, attributes, why):
     assert why in refused(llama)
 
 
+@pytest.mark.slow
 def test_quantized_weights_with_their_own_blocks_compile(llama, dovetail):
     quantized(llama)
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
@@ -251,6 +254,7 @@ def test_mixtures_that_lack_experts(llama, refused, change, why):
     assert why in refused(llama)
 
 
+@pytest.mark.slow
 def test_a_whole_mixture_compiles(llama, dovetail):
     with_experts(llama)
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0

@@ -114,6 +114,7 @@ NAMES = [
 ]  # fmt: skip
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("make", "path", "says"), MODELS, ids=NAMES)
 def test_models(dovetail, earlier, make, path, says):
     make()
@@ -161,6 +162,7 @@ REQUESTS = [
 ]
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("arguments", "says"), REQUESTS, ids=[arguments for arguments, _ in REQUESTS])
 def test_requests(dovetail, earlier, arguments, says):
     write(small())
@@ -223,6 +225,7 @@ def large(width=65536):
     return model
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("options", [[], ["--external-data"]], ids=["inline", "external"])
 def test_full_disk(dovetail, earlier, options):
     """A limit on the size of files fails a write as a full disk does."""
@@ -234,6 +237,7 @@ def test_full_disk(dovetail, earlier, options):
     assert unchanged()
 
 
+@pytest.mark.slow
 def test_kill_while_saving(dovetail):
     """What was there stays; the next run is not disturbed by what is left of the killed one."""
     write(large())

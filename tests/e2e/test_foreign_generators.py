@@ -304,6 +304,7 @@ void *RegisterCustomOps(void *options, const void *api) { return 0; }
 """
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_a_real_library_of_the_folder_never_runs(dovetail, folder, tmp_path, tokenizer):
@@ -465,6 +466,7 @@ def result(intact, tmp_path):
     return tmp_path / "result"
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("row", [*KEYS[:6], *KEYS[15:20]], ids=row_name)
 def test_a_generator_of_a_result_gets_no_options_of_it(row, result, monkeypatch):
     name, keys, value = row

@@ -104,6 +104,7 @@ def said(session):
     return facts, session.get_modelmeta(), session.get_providers(), session.get_provider_options()
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize("request_", REQUESTS)
 @pytest.mark.parametrize("name", NETS)
 def test_it_computes_the_same_and_says_the_same(cache, loaded, tmp_path, name, request_):
@@ -139,6 +140,7 @@ def test_results_of_several_engines_start_too(cache, loaded, tmp_path):
     assert_same(*(one.run(None, {"x": np.ones((1, 4, 8, 8), np.float32)}) for one in (first, again)))
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "fed", [{"x": [[1, 2, 3, 4]]}, {"x": np.ones((2, 3), np.float32)}, {"x": np.ones((2, 4))}, {}, {"z": 1}]
 )
@@ -193,6 +195,7 @@ def change(*path, to):
     return changed
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     "damage",
     [
@@ -260,6 +263,7 @@ def test_a_saved_result_starts_so_from_the_second_time_on(cache, loaded, tmp_pat
     assert_same(answers[0], answers[2])
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_compute_the_same(cache, tmp_path):
     path, shape = net(tmp_path, "convolution")
     code = (

@@ -202,6 +202,7 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(arguments, why):
         dovetail.InferenceSession(**{"path_or_bytes": model(), **arguments})
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     "act, why",
     [
@@ -241,6 +242,7 @@ def again(one):
     return pickle.loads(pickle.dumps(one))
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("copied", [again, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
 def test_copies_and_pickles_answer_as_the_session_does(copied, backend, tmp_path, monkeypatch):

@@ -322,6 +322,7 @@ def answer(session):
     return session.run(None, {"x": X})[0].tobytes()
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "change", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in CHANGES]
@@ -460,6 +461,7 @@ print([path for path in opened if path.startswith(here) and os.path.isfile(path)
 """
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize(
     "change",
     ["small weights beside the model", "data: file in a subfolder", "data: .npy", "data: file://", "base of a base",

@@ -237,6 +237,7 @@ def test_without_a_version_and_with_the_cache_off_nothing_is_kept(cache, compile
         assert compiled()[1]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("damage", ["file", "cut", "facts", "gone"])
 def test_damage_costs_a_compilation(cache, compiled, damage):
     compiled()
@@ -275,6 +276,7 @@ def test_the_command_shows_and_clears_it(cache, compiled, capsys):
     assert compiled()[1]
 
 
+@pytest.mark.slow
 def test_programs_at_once_do_not_disturb_each_other(cache, tmp_path):
     """Every process finds a whole entry or none, whoever writes and removes it meanwhile."""
     script = """

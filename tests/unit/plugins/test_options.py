@@ -263,6 +263,7 @@ def test_phases_come_in_their_order_whatever_the_names(hello, model):
         seen.clear()
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("phase", ["begin", "observe", "choose", "fit", "finish", "judge", "publish"])
 @pytest.mark.parametrize(
     ("body", "says"),
@@ -309,6 +310,7 @@ def changed(old, new):
     return OPTION.replace(old, new)
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -63,6 +63,7 @@ def check(model, result):
         np.testing.assert_array_equal(result.run(feeds)["y"], expected)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("what", FITTING)
 def test_shape_arithmetic_that_fits_is_part_of_the_region(what):
     model, result = compiled(FITTING[what])
@@ -70,6 +71,7 @@ def test_shape_arithmetic_that_fits_is_part_of_the_region(what):
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("what", WIDE)
 def test_shape_arithmetic_that_may_not_fit_runs_elsewhere(what):
     model, result = compiled(WIDE[what])
@@ -185,6 +187,7 @@ OTHERWISE = {  # what OpenVINO rounds, limits or does not wrap, and what it read
 }
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("text", "kind"), [(text, kind) for text, kinds in OTHERWISE.items() for kind in kinds])
 def test_integers_at_the_ends_of_their_types_are_those_of_onnx(text, kind):
     limits = np.iinfo(kind)
