@@ -69,7 +69,6 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("change", "why"), CONFIGS, ids=[why for _, why in CONFIGS])
 def test_configurations(llama, refused, change, why):
     edit(llama, change)
@@ -99,7 +98,6 @@ PROMPTS = [
 ]
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("name", "content", "why"), PROMPTS, ids=[name for name, *_ in PROMPTS])
 def test_prompts(llama, refused, tmp_path, name, content, why):
     path = tmp_path / name

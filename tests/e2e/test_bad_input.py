@@ -114,7 +114,6 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("make", "path", "says"), MODELS, ids=NAMES)
 def test_models(dovetail, earlier, make, path, says):
     make()
@@ -162,7 +161,6 @@ REQUESTS = [
 ]
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("arguments", "says"), REQUESTS, ids=[arguments for arguments, _ in REQUESTS])
 def test_requests(dovetail, earlier, arguments, says):
     write(small())

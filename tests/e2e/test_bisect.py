@@ -164,7 +164,6 @@ def test_control_flow_counts_as_one_node(here):
 # Bad input.
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

@@ -466,7 +466,6 @@ def result(intact, tmp_path):
     return tmp_path / "result"
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("row", [*KEYS[:6], *KEYS[15:20]], ids=row_name)
 def test_a_generator_of_a_result_gets_no_options_of_it(row, result, monkeypatch):
     name, keys, value = row

@@ -57,7 +57,6 @@ def test_a_pipe_that_nobody_writes_does_not_block(dovetail, model, request_):
     assert_fails(dovetail(*request_), request_[-1], "not a regular file")
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this operating system has no such device")
 @pytest.mark.parametrize("name", ["data", "hb-yaml", "check", "plan"])
 def test_a_device_that_never_ends_is_not_read(dovetail, model, name):

@@ -68,7 +68,6 @@ def test_saving_a_model_needs_a_front_end(core):
     assert Path("copy.onnx").is_file()
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "call",
     [
@@ -127,7 +126,6 @@ def test_with_the_front_end_for_onnx_files_are_opened_and_printed(core):
     assert "Conv" in done.stdout
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "command",
     [

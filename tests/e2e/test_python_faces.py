@@ -31,7 +31,6 @@ def large():
     return model, weight
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("form", ["path", "Path", "Model", "ModelProto", "onnx_ir", "bytes", "memoryview"])
 def test_models_in_every_form(form, tmp_path):
     path = tmp_path / "m.onnx"

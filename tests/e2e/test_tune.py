@@ -96,7 +96,6 @@ def test_a_folder_of_models_makes_one_table(tmp_path):
     assert (tmp_path / "out" / "one" / "result.json").exists()
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [

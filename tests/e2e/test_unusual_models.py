@@ -75,7 +75,6 @@ def compiled(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("text", CASES.values(), ids=CASES)
 def test_it_works(compiled, text):
     said = compiled(text)

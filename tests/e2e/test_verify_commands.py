@@ -156,7 +156,6 @@ def without_programs(tmp_path_factory):
     return folder
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(("arguments", "says"), PROGRAMS)
 def test_programs_need_data_and_a_result_that_has_some(arguments, says, without_programs, capsys):
     assert main(["verify", str(DIGITS / "digits.onnx"), str(without_programs), *arguments]) == 2

@@ -58,7 +58,6 @@ PUBLIC = ("dovetail", *(f"dovetail.{name}" for name in (
 )))  # fmt: skip
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("folder", ["schemas/src", "plugins/*/src", "backends/*/src", "tests/example_*/src"])
 def test_distributions_import_core_by_its_public_packages(folder):
     """What a package lists in its `__init__.pyi` is public; everything below it may move at any time."""

@@ -67,7 +67,6 @@ COMMANDS = (
 )
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_no_command_sends_them_to_the_terminal(evil, capsys, command):
     main(command)

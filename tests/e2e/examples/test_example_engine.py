@@ -155,7 +155,6 @@ def test_whatever_the_vendor_breaks_is_named_and_the_rest_works(acme, broken, fi
         assert done.stdout.splitlines()[-1] == "acme-aot 0/13 nodes (all refused), host 13; 0 conversions"
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("file", "old", "new", "says"),
     [

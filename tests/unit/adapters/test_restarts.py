@@ -140,7 +140,6 @@ def test_results_of_several_engines_start_too(cache, loaded, tmp_path):
     assert_same(*(one.run(None, {"x": np.ones((1, 4, 8, 8), np.float32)}) for one in (first, again)))
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "fed", [{"x": [[1, 2, 3, 4]]}, {"x": np.ones((2, 3), np.float32)}, {"x": np.ones((2, 4))}, {}, {"z": 1}]
 )
@@ -195,7 +194,6 @@ def change(*path, to):
     return changed
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     "damage",
     [

@@ -50,7 +50,6 @@ def test_the_second_session_loads_what_the_first_compiled(cache, model, compiled
     assert entry.about == f"{model} for cpu-bf16" and entry.bytes > 0
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("change", ["model", "model in place", "backend", "option", "data", "data file", "variable"])
 def test_what_changes_is_compiled_again(cache, model, compiled, change, tmp_path, monkeypatch):
     np.savez(tmp_path / "data.npz", x=X)

@@ -202,7 +202,6 @@ def test_what_cannot_be_opened_is_an_error_that_says_why(arguments, why):
         dovetail.InferenceSession(**{"path_or_bytes": model(), **arguments})
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     "act, why",
     [

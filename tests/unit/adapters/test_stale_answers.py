@@ -322,7 +322,6 @@ def answer(session):
     return session.run(None, {"x": X})[0].tobytes()
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "change", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in CHANGES]

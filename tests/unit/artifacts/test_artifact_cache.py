@@ -237,7 +237,6 @@ def test_without_a_version_and_with_the_cache_off_nothing_is_kept(cache, compile
         assert compiled()[1]
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("damage", ["file", "cut", "facts", "gone"])
 def test_damage_costs_a_compilation(cache, compiled, damage):
     compiled()

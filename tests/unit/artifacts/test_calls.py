@@ -269,7 +269,6 @@ def test_a_region_may_be_a_conversion_alone(with_backend):
 ELSEWHERE = ["../../home", "call-npu/../../../home", "call-npu\\..\\..", "call-npu//", ".", "C:/home", "HOME"]
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_a_node_of_a_result_names_no_artifact_elsewhere(compiled, images, tmp_path, name):
     compiled(Compiles, "programs, onnxruntime-cpu").save(tmp_path / "out")

@@ -73,7 +73,6 @@ ACTIVATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("case", ACTIVATIONS)
 def test_activations(tmp_path, case):
 

@@ -108,7 +108,6 @@ def test_outputs_of_a_result_that_was_compared():
     assert output.cosine == result.verification.outputs[0].cosine
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("cosine", "verdict"), [(0.995, "fine"), (0.99, "fine"), (0.9, "some loss"), (0.79, "clear loss")]
 )

@@ -48,7 +48,6 @@ MODELS = {
 }  # fmt: skip
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("place", MODELS)
 def test_a_branch_that_can_never_run_is_dropped(place):
     model = onnx.parser.parse_model(HEAD + MODELS[place])

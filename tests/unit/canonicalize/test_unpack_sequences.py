@@ -30,7 +30,6 @@ BODIES = {
 }
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_members_are_tensors(body):
     model = onnx.parser.parse_model(f"{HEAD} {CONSTANTS} {{ m = MatMul (x, w) {body} }}")

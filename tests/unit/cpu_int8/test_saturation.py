@@ -20,7 +20,6 @@ pytestmark = pytest.mark.processor
 CPUS = {"vnni": frozenset({"avx2", "avx_vnni"}), "avx2": frozenset({"avx2"}), "unknown": None}
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("body", "x", "backend", "expected"),
     [

@@ -189,7 +189,6 @@ def test_accuracy_level_4_rounds_what_products_read():
         compiled(source, f"{INT4},accuracy_level=4")
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("level", "weights", "goal", "chosen", "says"),
     [

@@ -23,7 +23,6 @@ def looked_for(folder):
     return "\n".join(dovetail.explain(folder, "first"))
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("out", "cwd"),
     [("models/out", "/"), ("models/out/net", "/"), ("out", "."), ("out/net", "."), ("out", "/"), ("out/net", "/")],

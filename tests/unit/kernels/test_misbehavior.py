@@ -74,7 +74,6 @@ def computed(tmp_path, monkeypatch):
     sys.modules.pop("acme_operators", None)
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("way", RAISES)
 def test_what_it_raises_is_an_error_with_its_place(way, computed):
     with pytest.raises(dovetail.DovetailError) as error:
@@ -83,7 +82,6 @@ def test_what_it_raises_is_an_error_with_its_place(way, computed):
     assert "test_misbehavior.py:" in error.value.message
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("way", GIVES)
 def test_what_it_gives_is_checked(way, computed):
     result, says = GIVES[way]

@@ -44,7 +44,6 @@ class Breaks(Pass):
         return True
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_pass_that_breaks_what_holds_after_its_stage_is_an_error(stage):
     plugins = load_plugins()

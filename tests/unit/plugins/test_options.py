@@ -310,7 +310,6 @@ def changed(old, new):
     return OPTION.replace(old, new)
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("source", "says"),
     [

@@ -244,7 +244,6 @@ def test_a_model_with_parameters_that_cannot_be(compiled, mistake):
     assert re.search(r"'\w+'", caught.value.message) and len(str(caught.value)) < 2000
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("scale", [0.0, -0.1, 1e-40, 3e38])
 def test_a_model_with_a_scale_that_holds_nothing(compiled, scale):
     """Engines compute with it, or it is refused."""

@@ -31,7 +31,6 @@ def test_a_bias_is_added_in_integers(shape, transposed):
     assert np.abs(compiled.run({"x": X})["y"] - expected).max() < 0.1
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (4, 1)])
 def test_a_bias_of_the_only_column_is_added_in_integers(shape):
     model, expected = gemm(RNG.normal(size=shape), 1, columns=1)

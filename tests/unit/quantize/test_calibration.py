@@ -125,7 +125,6 @@ PLANS = [
 ]  # fmt: skip
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(("change", "says"), PLANS)
 def test_a_plan_with_parameters_that_do_not_fit(compiled, installed, change, says):
     plugins = installed()

@@ -134,7 +134,6 @@ def built(text):
     return unequal(dovetail.open(proto))
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("what", KEPT)
 def test_what_may_stand_between(what):
     before = built(chain(KEPT[what] + SECOND))

@@ -51,7 +51,6 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("text", "says"), MISTAKES)
 def test_a_mistake_is_named_with_file_and_line(compiled, text, says):
     with pytest.raises(DovetailError) as caught:

@@ -79,7 +79,6 @@ def test_ports_that_share_a_scale_have_one(compiled):
     assert values["a"][0]["group"] == "a"
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("mode", "decides", "part"),
     [

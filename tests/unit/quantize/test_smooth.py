@@ -121,7 +121,6 @@ LEFT = {
 }  # fmt: skip
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("what", LEFT)
 def test_what_does_not(what, data, plugins):
     before, products, says = LEFT[what]

@@ -41,7 +41,6 @@ class Elements(html.parser.HTMLParser):
         self.texts.setdefault(self._open[-1] if self._open else "", []).append(data)
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name[:20]))
 def test_no_name_becomes_markup_or_breaks_the_data(model, name):
     try:

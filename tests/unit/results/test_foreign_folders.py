@@ -55,7 +55,6 @@ def untouched(home):
     return {path.relative_to(home).as_posix() for path in home.rglob("*")} == {"empty", "precious"}
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "command",
     [
@@ -156,7 +155,6 @@ def test_an_altered_artifact_stays_altered_when_it_is_saved_again(with_artifacts
         loaded.artifacts.of("ppl-int8/model")
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "name", ["result.json", "model.onnx", "plan.yaml", "x.data", "artifacts/a", "../x.npz", "a\\b.npz"]
 )

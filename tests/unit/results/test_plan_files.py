@@ -156,7 +156,6 @@ TRAPS = {
 }
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("trap", TRAPS)
 def test_no_plan_is_a_trap(folder, trap):
     Path("plan.yaml").write_text("version: 2\n" + TRAPS[trap])

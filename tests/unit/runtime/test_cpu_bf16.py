@@ -189,7 +189,6 @@ def test_masks_are_cast_before_they_are_moved(to, dtype):
     np.testing.assert_allclose(result, np.broadcast_to(mask.astype(dtype)[:, None, None], (2, 1, 3, 3)), rtol=2**-8)
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("shape", "extents", "repeats", "computed"),
     [

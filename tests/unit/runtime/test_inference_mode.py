@@ -105,7 +105,6 @@ BETWEEN = {
 }
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("text", BETWEEN.values(), ids=BETWEEN)
 def test_what_the_plan_has_in_float32_runs_in_float32(text):
     """Between two convolutions in bfloat16; OpenVINO forgets marks on some of these operators."""

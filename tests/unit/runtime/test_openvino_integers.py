@@ -63,7 +63,6 @@ def check(model, result):
         np.testing.assert_array_equal(result.run(feeds)["y"], expected)
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("what", FITTING)
 def test_shape_arithmetic_that_fits_is_part_of_the_region(what):
     model, result = compiled(FITTING[what])
@@ -71,7 +70,6 @@ def test_shape_arithmetic_that_fits_is_part_of_the_region(what):
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
 
 
-@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("what", WIDE)
 def test_shape_arithmetic_that_may_not_fit_runs_elsewhere(what):
     model, result = compiled(WIDE[what])

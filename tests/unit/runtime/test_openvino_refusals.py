@@ -52,7 +52,6 @@ def check(model, compiled):
         np.testing.assert_allclose(results[value.name], array, atol=0.02)
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("what", [*ALONE, *TAKEN])
 def test_a_recurrent_operator_leaves_the_others_where_they_are(what):
     model = recurrent(*({**ALONE, **TAKEN}[what][:1]), directions={**ALONE, **TAKEN}[what][1])

@@ -68,7 +68,6 @@ def test_a_compiled_model_runs_on_the_executor_that_is_named(plugins, tmp_path):
     assert "one after the other" not in " ".join(compiled.notes())
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("name", "message"),
     [

@@ -173,7 +173,6 @@ def test_an_error_of_the_tool_names_its_nodes_and_leaves_it_running(tool):
     assert acme.starts == 1
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("function", "says"),
     [

@@ -152,7 +152,6 @@ def loaded_with_edited(folder, region):
     return TensorRT().load(RegionModel(model, artifact=region), {})
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "damage, why",
     [

@@ -85,7 +85,6 @@ def tried(found):
     return {entry.candidate.name for entry in found.entries} - set(found.not_tried)
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("budget", [20, 30, 45, 60, 120, 300])
 def test_a_budget_holds_within_a_tenth(clock, costs, budget):
     found = tuned(budget=budget)

@@ -187,7 +187,6 @@ def test_where_nothing_is_on_a_backend_nothing_is_said_of_calibration():
     assert compiled.verification.held_back == ""
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("backend", "request_", "is_calibrated"),
     [

@@ -187,7 +187,6 @@ def test_results_in_bfloat16_have_layers_too(analyzed):
     assert is_as_predicted(compiled.verification.worst_snr_db, found["softmax_1"].accumulated.snr_db, 1, "cpu-bf16")
 
 
-@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     ("by", "figure"),
     [
