@@ -24,8 +24,8 @@ NAMED = {"command", "option", "emitter", "conformance", "folder_kind", "backend"
 """Kinds of components that take part only where they are named."""
 LOADING = {"load_plugins", "compile", "main", "dovetail"}
 """Names of what loads plugins; fixtures of `conftest.py` that use one of them count, too."""
-APART = {"test_readme.py"}
-"""Files of tests that run only where they are named."""
+APART = "examples"
+"""The folder of tests that run only where it, or one of them, is named."""
 TARGET = re.compile(r"^([A-Za-z_][\w.]*):[\w./-]+$")
 WORD = re.compile(r"[A-Za-z0-9_][\w.-]*")
 
@@ -45,8 +45,11 @@ def pytest_configure(config):
     changed = changed_files(config.rootpath, ref)
     chosen = [(config.invocation_params.dir / each.partition("::")[0]).resolve() for each in config.args]
     affected = Repository(config.rootpath).affected(changed)
-    found = [path for path in affected if path in chosen or path.name not in APART]
-    found = [path for path in found if any(path.is_relative_to(each) for each in chosen)]
+    found = [
+        path
+        for path in affected
+        if any(path.is_relative_to(each) and (APART not in path.parts or APART in each.parts) for each in chosen)
+    ]
     if not found:
         pytest.exit(f"no test depends on the {len(changed)} files that changed since {ref}", returncode=0)
     config.args[:] = map(str, found)

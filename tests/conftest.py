@@ -22,7 +22,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--other-rows",
         action="store_true",
-        help="run what the last run without it left out or skipped, such as for a tool",
+        help="run what the last run without it left out or skipped, such as for a tool; of large tables a part",
     )
 
 
@@ -33,9 +33,9 @@ def all_rows(config):
     return config.getoption("--all-rows") or bool(os.environ.get("DOVETAIL_SLOW"))
 
 
-def is_of_pools(item):
-    """Whether an item is an operator test of pooling."""
-    return any(f"test_{name}" in item.name for name in POOLS)
+def is_of_pools(name):
+    """Whether a test is an operator test of pooling."""
+    return any(f"test_{pool}" in name for pool in POOLS)
 
 
 def pytest_configure(config):
@@ -43,35 +43,61 @@ def pytest_configure(config):
     for name in () if all_rows(config) or config.getoption("--other-rows") else POOLS:
         name = f"onnx.backend.test.case.node.{name}"
         sys.modules.setdefault(name, types.ModuleType(name))
+    if config.getoption("--other-rows"):
+        config.stash[SKIPPED_BEFORE] = frozenset(config.cache.get(SKIPPED, []))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc):
+    """Choose among rows that are marked as generated, before pytest makes a test of each: one of six runs.
+
+    `generated(one_of=40, others=8)` says how many rows one stands for, if not six, and if they are many and much alike,
+    also for how many with `--other-rows`. See `spread` for which.
+    """
+    yield
+    test, config = metafunc.definition, metafunc.config
+    mark = test.get_closest_marker("generated")
+    if mark is None or all_rows(config) or test.get_closest_marker("slow"):
+        return
+    rows = {f"{test.nodeid}[{row.id}]": row for row in metafunc._calls}  # nothing public has them
+    quick = {
+        name: row.params
+        for name, row in rows.items()
+        if not is_of_pools(name) and all(each.name != "slow" for each in row.marks)
+    }
+    kept = spread(quick, mark.kwargs.get("one_of", 6))
+    if config.getoption("--other-rows"):
+        others = {name: row.params for name, row in rows.items() if name not in kept}
+        kept = spread(others, mark.kwargs.get("others", 1)) | {name for name in rows if was_skipped(name, config)}
+    if kept or config.getoption("--other-rows"):  # all rows may be slow; they are left out below
+        metafunc._calls[:] = [row for name, row in rows.items() if name in kept]
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what is marked as slow, and of rows that are marked as generated two of three, the same each time.
-
-    `generated(one_of=6)` says that rows are alike, and how many of them stand for one. See `spread` for which.
-    """
+    """Leave out what is marked as slow; with `--other-rows`, what ran without it."""
     if all_rows(config):
         return
-    left_out = {item for item in items if item.get_closest_marker("slow") or is_of_pools(item)}
-    generated = {}
-    for item in items:
-        if (mark := item.get_closest_marker("generated")) and item not in left_out:
-            rows = generated.setdefault((item.path, item.originalname), (mark.kwargs.get("one_of", 3), []))[1]
-            rows.append(item)
-    for one_of, rows in generated.values():
-        left_out.update(set(rows) - set(spread(rows, -(-len(rows) // one_of))))
+    left_out = {item for item in items if item.get_closest_marker("slow") or is_of_pools(item.name)}
     if config.getoption("--other-rows"):
-        skipped = set(config.cache.get(SKIPPED, []))
-        left_out = {
-            item for item in set(items) - left_out if not {item.nodeid, item.nodeid.partition("::")[0]} & skipped
-        }
+        chosen = {item for item in items if item.get_closest_marker("generated") and hasattr(item, "callspec")}
+        left_out = {item for item in set(items) - left_out - chosen if not was_skipped(item.nodeid, config)}
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
 
 
 SKIPPED = "dovetail/skipped"
-_skipped = set()
-"""Tests, and files of tests, that this run skipped."""
+SKIPPED_BEFORE = pytest.StashKey()
+_skipped, _files = set(), set()
+"""Tests, and files of tests, that this run skipped, and the files of which it ran anything."""
+
+
+def was_skipped(name, config):
+    """Whether the last run of it without `--other-rows` skipped a test, or the file that it is in."""
+    return bool({name, file_of(name)} & config.stash[SKIPPED_BEFORE])
+
+
+def file_of(name):
+    return name.partition("::")[0]
 
 
 def pytest_collectreport(report):
@@ -80,35 +106,42 @@ def pytest_collectreport(report):
 
 
 def pytest_runtest_logreport(report):
+    _files.add(file_of(report.nodeid))
     if report.skipped:
         _skipped.add(report.nodeid)
 
 
 def pytest_sessionfinish(session):
-    """Keep what was skipped, for a run with `--other-rows` after more is installed."""
+    """Keep what was skipped, for a run with `--other-rows` after more is installed; of other files, what was before."""
     config = session.config
     keeps = config.pluginmanager.hasplugin("cacheprovider") and "PYTEST_XDIST_WORKER" not in os.environ
     if keeps and not config.getoption("--other-rows"):
-        config.cache.set(SKIPPED, sorted(_skipped))
+        before = {name for name in config.cache.get(SKIPPED, []) if file_of(name) not in _files}
+        config.cache.set(SKIPPED, sorted(before | _skipped))
 
 
-def spread(rows, number):
-    """So many rows with as many values of their arguments as possible; among equal ones, a hash of their names chooses.
+def spread(rows, one_of):
+    """The names of one of so many rows, with as many values of their arguments as possible; then a hash chooses.
 
-    Of a product of cases, backends and formats, each case, backend and format is there before one is there twice.
+    Of a product of cases, backends and formats, each case, backend and format is there before one is there twice. Tests
+    with the same rows get the same ones, so that they share what fixtures compile.
+
+    Args:
+        rows: The arguments of each row, by its name.
+        one_of: How many rows there are for one of these.
     """
-    values = {row.nodeid: {(name, id(value)) for name, value in row.callspec.params.items()} for row in rows}
-    waiting = [(-len(values[row.nodeid]), zlib.crc32(row.name.encode()), row.nodeid, row) for row in rows]
+    values = {name: {(argument, id(value)) for argument, value in row.items()} for name, row in rows.items()}
+    waiting = [(-len(held), zlib.crc32(name.partition("[")[2].encode()), name) for name, held in values.items()]
     heapq.heapify(waiting)
-    seen, chosen = set(), []
-    while len(chosen) < number:
-        gain, *order, row = heapq.heappop(waiting)
-        left = -len(values[row.nodeid] - seen)
+    seen, chosen = set(), set()
+    while len(chosen) * one_of < len(rows):
+        gain, order, name = heapq.heappop(waiting)
+        left = -len(values[name] - seen)
         if left != gain:  # others had its values meanwhile
-            heapq.heappush(waiting, (left, *order, row))
+            heapq.heappush(waiting, (left, order, name))
             continue
-        seen |= values[row.nodeid]
-        chosen.append(row)
+        seen |= values[name]
+        chosen.add(name)
     return chosen
 
 

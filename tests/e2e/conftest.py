@@ -1,6 +1,7 @@
 """The command line as users have it: a program of its own, in an empty folder.
 
-By default its process is forked from one that has imported everything; with DOVETAIL_SLOW=1 it is started anew.
+By default its process is forked from one that has imported everything; with DOVETAIL_SLOW=1 or DOVETAIL_FORK=off, it
+is started anew.
 """
 
 import os
@@ -18,7 +19,13 @@ from onnx import numpy_helper
 
 from . import program_server
 
-FORKED = hasattr(os, "fork") and not os.environ.get("DOVETAIL_SLOW")
+FORKED = hasattr(os, "fork") and not os.environ.get("DOVETAIL_SLOW") and os.environ.get("DOVETAIL_FORK") != "off"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Examples have a run of their own, `pytest tests/e2e/examples`."""
+    all_rows = config.getoption("--all-rows") or os.environ.get("DOVETAIL_SLOW")
+    return True if collection_path.name == "examples" and not all_rows else None
 
 
 @pytest.fixture(scope="session")

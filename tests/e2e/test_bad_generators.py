@@ -200,6 +200,7 @@ def test_quantized_weights_with_other_blocks(llama, refused, attributes, why):
     assert why in refused(llama)
 
 
+@pytest.mark.slow
 def test_quantized_weights_with_their_own_blocks_compile(llama, dovetail):
     quantized(llama)
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
@@ -251,6 +252,7 @@ def test_mixtures_that_lack_experts(llama, refused, change, why):
     assert why in refused(llama)
 
 
+@pytest.mark.slow
 def test_a_whole_mixture_compiles(llama, dovetail):
     with_experts(llama)
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0

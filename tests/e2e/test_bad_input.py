@@ -223,6 +223,7 @@ def large(width=65536):
     return model
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("options", [[], ["--external-data"]], ids=["inline", "external"])
 def test_full_disk(dovetail, earlier, options):
     """A limit on the size of files fails a write as a full disk does."""
@@ -234,6 +235,7 @@ def test_full_disk(dovetail, earlier, options):
     assert unchanged()
 
 
+@pytest.mark.slow
 def test_kill_while_saving(dovetail):
     """What was there stays; the next run is not disturbed by what is left of the killed one."""
     write(large())

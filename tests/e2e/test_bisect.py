@@ -62,7 +62,7 @@ def everything(*cases):
     return [pytest.param(*case, marks=pytest.mark.slow) for case in cases] if os.environ.get("DOVETAIL_SLOW") else []
 
 
-@pytest.mark.generated(one_of=2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "nodes", "bad", "runs"),
     [
@@ -128,6 +128,7 @@ def test_the_command_prints_what_repairs_it(short, capsys, monkeypatch):
     assert main(shlex.split(command)[1:]) == 0
 
 
+@pytest.mark.slow
 def test_a_ranking_as_json(short, capsys, monkeypatch):
     monkeypatch.chdir(short[0])
     options = ["--min-snr", "40", "--min-cosine", "0.9", "--json"]
@@ -140,6 +141,7 @@ def test_a_ranking_as_json(short, capsys, monkeypatch):
     assert document["errors"]["bad"]["own"] < 20
 
 
+@pytest.mark.slow
 def test_control_flow_counts_as_one_node(here):
     text = """<ir_version: 10, opset_import: ["" : 22]>
     g (float[4,8] x, int64 n) => (float[4,8] y) <bool yes = {1}, float[8,8] w> {

@@ -34,7 +34,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.generated
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["normalize", "analyze", "place", "type", "join"])
 def test_the_pass_that_breaks_the_result_is_found(stage):
     broken = type("Swaps", (Swaps,), {"stage": stage})
@@ -44,6 +44,7 @@ def test_the_pass_that_breaks_the_result_is_found(stage):
     assert found.passes[found.first.number - 1] == "swaps"
 
 
+@pytest.mark.slow
 def test_a_goal_says_what_is_broken(capsys):
     assert main(["bisect", MODEL, "--backend", "cpu-bf16", "--data", DATA, "--passes", "--min-snr", "90"]) == 0
     assert ", join, breaks the result: SNR 5" in capsys.readouterr().out

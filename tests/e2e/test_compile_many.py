@@ -82,6 +82,7 @@ class Losing(Executor):
         return self.inner.submit(task, text, *arguments)
 
 
+@pytest.mark.slow
 def test_a_machine_that_is_lost_costs_its_task(zoo, expected, tmp_path):
     assert compiled(zoo, tmp_path / "again", Losing(1)) == expected
 
@@ -97,6 +98,7 @@ def children():
     return {int(one) for task in Path("/proc/self/task").glob("*/children") for one in task.read_text().split()}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="children are listed in /proc")
 def test_a_process_that_ends_costs_its_model_and_is_replaced(zoo):
     job = {"folder": str(zoo), "model": "net.onnx", "backends": ["cpu-bf16"], "options": {}}
@@ -114,6 +116,7 @@ def test_a_process_that_ends_costs_its_model_and_is_replaced(zoo):
     assert children() == others
 
 
+@pytest.mark.slow
 def test_a_backend_that_is_a_file_is_known_to_the_processes(zoo, tmp_path):
     """It is named by its path."""
     (zoo / "broken.onnx").unlink()

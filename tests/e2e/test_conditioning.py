@@ -171,6 +171,7 @@ def test_a_row_of_zeros_stays_one_behind_a_norm(normalize, backend, solver, with
         assert "which may be as small as 1e-12, which rounds to zero in float16" in why(result, "Div_y")
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("backend", ["gpu-fp16", "gpu-fp16:policies=lean"])
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_accumulator_of_integers_does_not_fit_float16(model, backend, solver):
@@ -184,6 +185,7 @@ def test_an_accumulator_of_integers_does_not_fit_float16(model, backend, solver)
     assert snr(path, result, feeds) > 45
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("with_data", [False, True])
 def test_a_constant_that_a_value_may_hold_does_not_become_infinite_behind_it(model, solver, with_data):
@@ -244,6 +246,7 @@ def test_data_says_that_an_integer_is_small(model):
     assert chosen(dovetail.compile(path, "gpu-fp16", data={"ids": ids * 2000}, verify=False))["p"] == "float32"
 
 
+@pytest.mark.slow
 def test_without_data_it_is_said_what_was_assumed(flax, capsys, tmp_path):
     path, x = flax
     out = str(tmp_path / "out")

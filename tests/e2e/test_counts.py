@@ -49,6 +49,7 @@ def numbers(line):
     return {backend: int(number) for backend, number in counted}
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ("digits", *nets.NETS))
 def test_all_faces_count_alike(compiled, name, backend, tmp_path):
@@ -91,6 +92,7 @@ def check_counts(compiled, tmp_path):
     assert again["counts"] == counts and again["edges"] == found["edges"]
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", ("digits", *nets.NETS))
 def test_every_node_of_the_file_has_its_place_in_the_drawing(compiled, name, backend):

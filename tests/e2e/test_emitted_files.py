@@ -89,7 +89,7 @@ def image_net(seed):
     return model, {"x": rng.normal(size=(1, channels["x"], 6, 6)).astype(np.float32)}
 
 
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated(one_of=12)
 @pytest.mark.parametrize(("backend", "seed"), CASES)
 def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, seed, plugins, tmp_path):
     model, data = image_net(seed)
@@ -117,7 +117,7 @@ def test_models_with_engines_compute_what_the_result_does(options, seed, plugins
     assert (tmp_path / "out" / "artifacts" / "tensorrt" / "model" / "model_ctx.onnx").is_file()
 
 
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated
 @pytest.mark.parametrize("seed", GRAPHS)
 @pytest.mark.parametrize("backend", ["acme-int8:strategy=autocast", "bpu-int8", "ppl-int8"])
 def test_results_load_in_onnx_runtime_as_a_user_loads_them(backend, seed, plugins, tmp_path):

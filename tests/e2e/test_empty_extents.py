@@ -22,7 +22,7 @@ BACKENDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.generated(one_of=4)
+@pytest.mark.generated(one_of=8)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("body", BODIES)
 def test_models_with_empty_values_compile_with_data(body, backend):
@@ -58,6 +58,7 @@ GATHERS = {
 }
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8:weights=int8"])
 @pytest.mark.parametrize("name", GATHERS)
 def test_gathers_of_nothing_in_static_shapes(name, backend):

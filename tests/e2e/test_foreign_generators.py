@@ -304,6 +304,7 @@ void *RegisterCustomOps(void *options, const void *api) { return 0; }
 """
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 @pytest.mark.parametrize("tokenizer", [True, False])
 def test_a_real_library_of_the_folder_never_runs(dovetail, folder, tmp_path, tokenizer):

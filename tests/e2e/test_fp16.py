@@ -127,8 +127,7 @@ def types_at_the_border(model):
     return {value.name: value.type.tensor_type.elem_type for value in (*model.graph.input, *model.graph.output)}
 
 
-@pytest.mark.generated
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated(one_of=12)
 @pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("name", "opset", "casts"), GRAPHS)
@@ -150,8 +149,7 @@ def test_graphs(tmp_path, name, opset, casts, solver, keep_io_types):
     assert {types[weight] for weight in weights} <= {TensorProto.FLOAT16}
 
 
-@pytest.mark.generated
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated(one_of=12)
 @pytest.mark.parametrize("keep_io_types", [True, False], ids=["kept io", "low io"])
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize(("name", "opset"), [(name, opset) for name, opset, _ in GRAPHS])

@@ -84,6 +84,7 @@ def test_what_was_raised_says_why(accurate):
     assert re.search(r"% of the noise; SNR \d+\.\d dB before, SNR \d+\.\d dB with all that was raised", lines)
 
 
+@pytest.mark.slow
 def test_the_same_request_is_recognized(dense, capsys):
     goals = ("--min-snr", "70")
     assert compile_(*goals) == 0
@@ -175,6 +176,7 @@ def test_a_goal_without_data(dense, capsys):
         dovetail.compile("m.onnx", "cpu-bf16", data="x.npz", min_snr=30, verify=False)
 
 
+@pytest.mark.slow
 def test_a_goal_that_float32_does_not_meet(dense, capsys):
     assert compile_("--min-snr", "250") == 1
     error = capsys.readouterr().err

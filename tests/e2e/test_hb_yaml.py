@@ -79,6 +79,7 @@ def test_plan_and_python(project, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_the_same_file_gives_the_same_result(project, capsys):
     first = dovetail.compile("digits.onnx", hb_yaml="config.yaml")
     first.save("out")

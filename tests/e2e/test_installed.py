@@ -23,6 +23,7 @@ def test_folders_are_not_importable(name, tmp_path):
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_import_contracts_hold():
     done = subprocess.run(
         [sys.executable, "-c", "from importlinter.cli import lint_imports_command as run; run()", "--no-cache"],
@@ -48,6 +49,7 @@ def test_every_member_is_part_of_the_whole():
     assert linted == {package.name for member in MEMBERS for package in (member / "src").iterdir() if package.is_dir()}
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("member", MEMBERS, ids=[str(member.relative_to(ROOT)) for member in MEMBERS])
 def test_members_declare_what_they_import(member):
     project = tomllib.loads((member / "pyproject.toml").read_text())["project"]

@@ -26,6 +26,7 @@ emit: {engines: [onnxruntime-cpu]}
 """
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("strategy", "claimed"),
     [("conservative", 12), ("conv-to-conv", 7), ("aggressive", 12), ("pointwise", 5), ("all-in", 12), ("perseus", 12)],

@@ -116,6 +116,7 @@ def test_what_a_living_process_has_stays(place):
     assert not list(temporary.iterdir())
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_not_of_this_user_alone_is_left_alone(place):
     folder, temporary = place
     shared = temporary / f"dovetail-{os.getuid()}"

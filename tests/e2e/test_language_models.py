@@ -64,6 +64,7 @@ def by_hand(path, count=24):
     return tokens
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int8"])
 def test_generators_load_the_result_and_answer_as_its_file_does(llama, prompts, tmp_path, backend):
     api.compile(llama, backend, data=prompts).save(tmp_path / "out")
@@ -119,6 +120,7 @@ def in_a_batch(folder, rows, count=12):
     return [list(tokens) for tokens in zip(*found)]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(
     "backend", ["gpu-fp16", "cpu-bf16", "cpu-int8:weights=int4", "cpu-int8:weights=int4,kernel=qdq"]
 )
@@ -186,11 +188,13 @@ def test_the_table_compares_source_and_result_as_a_generator_runs_them(dovetail,
     assert "names no provider, because onnxruntime-cuda is not available here" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_result_of_one_decoder_is_an_ordinary_result_too(dovetail, llama):
     assert dovetail("compile", llama, "--backend", "gpu-fp16", "-o", "out").returncode == 0
     assert "GroupQueryAttention" in dovetail("explain", "out", "attention0").stdout
 
 
+@pytest.mark.slow
 def test_as_json_the_comparison_is_numbers(dovetail, llama, prompts):
     done = dovetail("compile", llama, "--backend", "gpu-fp16", "--data", prompts, "--json")
     document = json.loads(done.stdout)
@@ -201,7 +205,7 @@ def test_as_json_the_comparison_is_numbers(dovetail, llama, prompts):
     assert logits["perplexity"][0] == pytest.approx(logits["perplexity"][1], rel=1e-3)
 
 
-SLOW = ("pipeline", "two", "past")
+SLOW = ("pipeline", "merged", "two", "both", "past", "encoder")
 FORMS = {
     "vision": (nets.vision_folder, ["vision", "embedding", "decoder"]),
     "pipeline": (nets.pipeline_folder, ["decoder.embeddings", "decoder.layers"]),
@@ -236,6 +240,7 @@ def test_every_part_is_compiled_and_the_whole_answers_the_same(form, prompts, tm
         assert ports[0] == ports[1]
 
 
+@pytest.mark.slow
 def test_a_merged_decoder_is_made_of_the_results_of_its_branches(prompts, tmp_path):
     """Integers stay out of bodies, so the decoders beside it are compiled; it reads their weights."""
     (tmp_path / "source").mkdir()
@@ -283,6 +288,7 @@ def test_a_merged_decoder_alone_is_compiled_by_its_branches(prompts, tmp_path, b
     onnxruntime.InferenceSession(out / file.relative_to(source), providers=["CPUExecutionProvider"])
 
 
+@pytest.mark.slow
 def test_arrays_give_what_a_vision_part_needs(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.vision_folder(tmp_path / "source")
@@ -292,6 +298,7 @@ def test_arrays_give_what_a_vision_part_needs(tmp_path):
     assert all(one.verification is not None and one.verification.batches for one in compiled.parts.values())
 
 
+@pytest.mark.slow
 def test_an_encoder_of_sounds_fills_caches_of_the_decoder(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.speech_folder(tmp_path / "source")
@@ -310,6 +317,7 @@ def test_an_encoder_of_sounds_fills_caches_of_the_decoder(tmp_path):
         api.compile(source, "cpu-bf16", data=["hello"])
 
 
+@pytest.mark.slow
 def test_caches_may_be_as_narrow_as_the_arithmetic(llama, prompts, tmp_path):
     compiled = api.compile(llama, "gpu-fp16", data=prompts, keep_io_types=False)
     compiled.save(tmp_path / "out")
@@ -351,14 +359,9 @@ def test_short_prompts_go_on_with_the_models_own_tokens(llama):
     assert [list(feeds["labels:logits"]) for feeds in found] == [[20, 30, 40, 50, -1], [-1], [-1], [-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "goals",
-    [
-        {"max_perplexity_rise": 1e-6},
-        pytest.param({"max_kl": 1e-13}, marks=pytest.mark.slow),
-        pytest.param({"min_snr": 100}, marks=pytest.mark.slow),
-    ],
-    ids=lambda goals: next(iter(goals)),
+    "goals", [{"max_perplexity_rise": 1e-6}, {"max_kl": 1e-13}, {"min_snr": 100}], ids=lambda goals: next(iter(goals))
 )
 def test_goals_are_met_by_raising_nodes(llama, prompts, goals):
     prompts.write_text("\n\n".join([nets.TEXTS[-1]] * 24))  # rounding happens to help with the others
@@ -452,6 +455,7 @@ def test_two_tensors_of_one_place_stay_in_one_place(tmp_path):
     assert len(places) == 2 and len(set(places)) == 1
 
 
+@pytest.mark.slow
 def test_an_earlier_result_is_replaced_and_what_is_not_ours_stays(llama, tmp_path):
     out = tmp_path / "out"
     api.compile(llama, "cpu-bf16").save(out)
@@ -486,6 +490,7 @@ def test_where_programs_look_for_a_name_the_file_of_that_name_is_one_that_onnxru
         assert loaded.remarks and "cpu-bf16" in loaded.summary()
 
 
+@pytest.mark.slow
 def test_compile_folder_gives_the_parts_of_the_one_thing(tmp_path, prompts):
     (tmp_path / "source").mkdir()
     source = nets.pipeline_folder(tmp_path / "source")
@@ -496,6 +501,7 @@ def test_compile_folder_gives_the_parts_of_the_one_thing(tmp_path, prompts):
     assert (tmp_path / "out/genai_config.json").is_file() and not (tmp_path / "out/layers").exists()
 
 
+@pytest.mark.slow
 def test_the_output_may_be_in_the_source(llama, tmp_path):
     source = Path(shutil.copytree(llama, tmp_path / "source"))
     for _ in range(2):  # an earlier output is no part of the source
@@ -544,6 +550,7 @@ def test_links_in_the_output_are_not_followed(llama, tmp_path):
     assert [path.name for path in (tmp_path / "linked").iterdir()] == ["onnx"]
 
 
+@pytest.mark.slow
 def test_a_save_that_fails_leaves_the_earlier_result(llama, tmp_path, monkeypatch):
     out = tmp_path / "out"
     api.compile(llama, "gpu-fp16").save(out)

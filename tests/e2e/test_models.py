@@ -274,7 +274,7 @@ NETWORKS = sorted(path.name for path in LIGHT.glob("*.onnx"))
 SAMPLE = ["light_resnet50.onnx", "light_shufflenet.onnx", "light_squeezenet.onnx"]
 
 
-@pytest.mark.generated
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS if os.environ.get("DOVETAIL_SLOW") == "1" else SAMPLE)
 def test_light_networks(tmp_path, name):
     """Networks of opset 9 and IR 3 with weights that are computed, as onnx brings them along.

@@ -54,6 +54,7 @@ def test_rankings_reductions_and_tunings_say_what_they_found():
     assert repr(reduction).startswith("<Reduction: 3 nodes reduced to ") and "Conv" in reduction._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_progress_and_the_table_of_a_result():
     """Executed in a real kernel."""
     nbclient = pytest.importorskip("nbclient")

@@ -149,6 +149,7 @@ def test_a_result_computes_with_what_is_given_and_with_the_defaults(name, backen
     )
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("name", NETS)
 def test_verification_measures_on_what_is_given(name):
     proto, feeds = NETS[name]
@@ -157,6 +158,7 @@ def test_verification_measures_on_what_is_given(name):
     assert worst == pytest.approx(decibels_of(result, proto, feeds), abs=0.5)
 
 
+@pytest.mark.slow
 def test_tools_that_take_a_model_apart_compute_with_what_is_given(fp16):
     proto, feeds = NETS["kernel, bias, normalization and a shape"]
     result = dovetail.compile(proto, "test-fp16", data=feeds, plugins=fp16)

@@ -42,6 +42,7 @@ assert str(model) == "<Model 'g': 1 nodes>" and model.source is None
 """
 
 
+@pytest.mark.slow
 def test_a_model_in_memory_goes_through_a_pipeline(core):
     done = core(code=IN_MEMORY)
     assert (done.returncode, done.stderr) == (0, "")
@@ -217,6 +218,7 @@ def test_running_from_the_command_line_says_what_to_install(core):
     assert "pip install dovetail-runtime" in done.stderr
 
 
+@pytest.mark.slow
 def test_constants_stay_where_nothing_evaluates_them(core):
     code = """
 import dovetail

@@ -116,6 +116,7 @@ def snr(exact, found):
     return 10 * np.log10((exact**2).sum() / ((exact - found) ** 2).sum())
 
 
+@pytest.mark.generated(one_of=2)
 def test_the_result_is_near_the_original(compiled):
     _, path, images, result = compiled
     original = dovetail.compile(path, "host")
@@ -177,6 +178,7 @@ def test_onnx_runtime_computes_the_body_in_integers(compiled):
     assert ran["QuantizeLinear"] == 1 and ran["DequantizeLinear"] == 1 + (name == "nms")
 
 
+@pytest.mark.generated(one_of=2)
 def test_ppl_gets_the_whole_model_in_float32_and_a_file_about_it(compiled):
     _, path, images, result = compiled
     folder = path.with_name("out") / "artifacts" / "ppl-int8" / "model"
@@ -197,6 +199,7 @@ def test_ppl_gets_the_whole_model_in_float32_and_a_file_about_it(compiled):
             assert snr(array, found[output]) > 30, "nothing but biases has changed"
 
 
+@pytest.mark.generated(one_of=2)
 def test_a_replay_needs_no_data(compiled, tmp_path):
     _, path, images, result = compiled
     again = dovetail.compile(path, "ppl-int8", plan=path.with_name("out") / "plan.yaml")

@@ -80,7 +80,7 @@ def test_the_ranges_are_those_of_the_data(planted, data, tmp_path):
     assert "accumulated" not in found["a"]
 
 
-@pytest.mark.generated
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_a_sum_that_leaves_float16_on_the_way_stays_high(weighted, solver):
     """The mean of 4096 values of about 100 is small; their sum is not."""

@@ -142,7 +142,7 @@ def link(source, out):
     folder.symlink_to(out.parent / "elsewhere")
 
 
-@pytest.mark.generated
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -182,6 +182,7 @@ def test_what_conversions_find_is_told_after_a_kill_too(tmp_path):
     assert "became zero" in json.dumps(remarks)
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_language_model_is_resumed_too(tmp_path):
     (tmp_path / "source").mkdir()
     source = nets.llama_folder(tmp_path / "source")

@@ -53,6 +53,7 @@ def test_it_contradicts_trying_engines(dovetail, file):
     assert done.returncode == 2 and "--target-only tries no engines" in done.stderr
 
 
+@pytest.mark.slow
 def test_in_python_and_beside_a_backend_that_runs_here(file):
     compiled = api.compile(DIGITS, [file, "cpu-bf16"], target_only=True)
     outputs = compiled.run({"image": np.load(SAMPLES)["image"][:4]})

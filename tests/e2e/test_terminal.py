@@ -65,6 +65,7 @@ def test_the_last_screen_says_what_was_decided_and_what_to_type_next(terminal):
     assert "\x1b[1mcpu-bf16 12/13 nodes" in shown and "\x1b[33mnote:" in shown
 
 
+@pytest.mark.slow
 def test_a_note_is_said_once_a_day_or_with_v(terminal):
     request = ("compile", DIGITS, "--backend", "cpu-bf16", "-o", "out")
     note = "leaves extents of 'image'"
@@ -81,6 +82,7 @@ def test_no_color_asks_for_none(terminal):
     assert not re.search(r"\x1b\[[0-9;]*m", last.replace("\x1b[0m", "").replace("\x1b[1m", ""))
 
 
+@pytest.mark.slow
 def test_the_rounds_of_a_goal_are_shown_as_they_come(terminal):
     request = "--backend", "cpu-int8", "--data", DATA, "--min-snr", "50"
     code, shown = terminal("compile", DIGITS, *request, "-o", "out")

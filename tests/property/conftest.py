@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 CHECKS = list(HealthCheck)
 FIND = (Phase.explicit, Phase.reuse, Phase.generate)
 settings.register_profile(
-    "short", max_examples=25, deadline=None, derandomize=True, phases=FIND, suppress_health_check=CHECKS
+    "short", max_examples=12, deadline=None, derandomize=True, phases=FIND, suppress_health_check=CHECKS
 )
 settings.register_profile(
     "long", max_examples=1000, deadline=None, phases=(*FIND, Phase.shrink), suppress_health_check=CHECKS

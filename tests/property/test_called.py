@@ -62,6 +62,7 @@ def test_two_compilations_say_the_same():
         assert list(map(str, first.plan.remarks)) == list(map(str, again.plan.remarks))
 
 
+@pytest.mark.slow
 def test_the_generator_reaches_what_it_is_for():
     texts = [str(called(seed).model) for seed in range(60)]
     for operator in ("Loop", "If", "Scan", "Where", "Mod", "Size"):

@@ -46,6 +46,7 @@ def test_it_usually_finds_the_minimum(costs):
     assert max(gaps) <= 0.05
 
 
+@pytest.mark.slow
 def test_the_reference_is_what_the_choices_cost(costs):
     """Otherwise a wrong reference could agree with a wrong solver: a start costs no less than the minimum."""
     assert all(exact <= best for _, best, exact in costs)

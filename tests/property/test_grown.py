@@ -42,6 +42,7 @@ def test_equal_seeds_give_equal_models():
     assert grown(4).model == grown(4).model != grown(5).model
 
 
+@pytest.mark.slow
 def test_the_generator_reaches_what_it_is_for():
     made = [grown(seed) for seed in range(150)]
     assert frozenset({"float16", "open", "bodies"}) <= frozenset().union(*(one.kinds for one in made))

@@ -30,6 +30,7 @@ def result():
     return dovetail.compile
 """
 FILES = {
+    ".gitignore": "__pycache__\n",
     "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\ntestpaths = ['tests']\n",
     "core/src/dovetail/__init__.py": "__getattr__ = None\n",
     "core/src/dovetail/__init__.pyi": "from dovetail.api import compile as compile\n",

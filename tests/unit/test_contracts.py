@@ -40,18 +40,18 @@ def test_a_question_is_found():
     assert list(asked('x = getattr(a, "b", 1)\ny = hasattr(a, "c")\nz = getattr(a, n)')) == [("b", 1), ("c", 2)]
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
-def test_nothing_asks_whether_a_contract_is_kept(source):
+@pytest.fixture(scope="module")
+def questions():
+    """Path, line and attribute of every question in the sources."""
+    paths = [path for source in SOURCES for path in source.rglob("src/**/*.py")]
+    return [(path, line, name) for path in paths for name, line in asked(path.read_text(encoding="utf-8"))]
+
+
+def test_nothing_asks_whether_a_contract_is_kept(questions):
     allowed = set().union(*ALLOWED.values())
-    found = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in source.rglob("src/**/*.py")
-        for name, line in asked(path.read_text(encoding="utf-8"))
-        if name not in allowed
-    ]
+    found = [f"{path.relative_to(ROOT)}:{line}: {name}" for path, line, name in questions if name not in allowed]
     assert not found, "declare it on the base class with a default, or say in ALLOWED why it cannot be"
 
 
-def test_every_exception_is_used():
-    used = {name for s in SOURCES for path in s.rglob("src/**/*.py") for name, _ in asked(path.read_text("utf-8"))}
-    assert set().union(*ALLOWED.values()) <= used
+def test_every_exception_is_used(questions):
+    assert set().union(*ALLOWED.values()) <= {name for *_, name in questions}

@@ -104,6 +104,7 @@ def said(session):
     return facts, session.get_modelmeta(), session.get_providers(), session.get_provider_options()
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize("request_", REQUESTS)
 @pytest.mark.parametrize("name", NETS)
 def test_it_computes_the_same_and_says_the_same(cache, loaded, tmp_path, name, request_):
@@ -260,6 +261,7 @@ def test_a_saved_result_starts_so_from_the_second_time_on(cache, loaded, tmp_pat
     assert_same(answers[0], answers[2])
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_compute_the_same(cache, tmp_path):
     path, shape = net(tmp_path, "convolution")
     code = (

@@ -241,6 +241,7 @@ def again(one):
     return pickle.loads(pickle.dumps(one))
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("copied", [again, copy.copy, copy.deepcopy])
 @pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
 def test_copies_and_pickles_answer_as_the_session_does(copied, backend, tmp_path, monkeypatch):

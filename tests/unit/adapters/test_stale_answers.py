@@ -460,6 +460,7 @@ print([path for path in opened if path.startswith(here) and os.path.isfile(path)
 """
 
 
+@pytest.mark.generated(one_of=5)
 @pytest.mark.parametrize(
     "change",
     ["small weights beside the model", "data: file in a subfolder", "data: .npy", "data: file://", "base of a base",

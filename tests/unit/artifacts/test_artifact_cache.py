@@ -275,6 +275,7 @@ def test_the_command_shows_and_clears_it(cache, compiled, capsys):
     assert compiled()[1]
 
 
+@pytest.mark.slow
 def test_programs_at_once_do_not_disturb_each_other(cache, tmp_path):
     """Every process finds a whole entry or none, whoever writes and removes it meanwhile."""
     script = """

@@ -145,6 +145,7 @@ def compiled(plugins, data, **request):
     return dovetail.compile(DIGITS / "digits.onnx", "program-npu", data=data, plugins=plugins, **request)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("emitter", [Compiler, Same, SameCall])
 def test_a_goal_raises_nodes_inside_of_programs(plugins, data, emitter):
     found = plugins(emitter)
@@ -159,6 +160,7 @@ def test_a_goal_raises_nodes_inside_of_programs(plugins, data, emitter):
     assert any(remark.rule == "goal" and remark.node in raised for remark in result.remarks)
 
 
+@pytest.mark.slow
 def test_trials_run_the_nodes_where_programs_match_the_plan(plugins, data):
     counts = {}
     for emitter in (Compiler, Same):
@@ -172,6 +174,7 @@ def test_trials_run_the_nodes_where_programs_match_the_plan(plugins, data):
     assert len(regions_of_judged) <= 3, "the request as it is, and the proposals"
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("emitter", "false"), [(Compiler, False), (Same, False), (Coarse, True)])
 def test_that_programs_match_the_plan_is_measured(plugins, data, emitter, false):
     result = compiled(plugins(emitter), data)
@@ -188,6 +191,7 @@ def test_that_programs_match_the_plan_is_measured(plugins, data, emitter, false)
     assert not [remark for remark in unmeasured.remarks if remark.rule == "matches-plan"]
 
 
+@pytest.mark.slow
 def test_the_proposal_is_judged_by_its_programs(plugins, data):
     """The compiler refuses a node of the proposal that no trial has shown to it."""
     result = compiled(plugins(RefusesLate), data, min_snr=50)
@@ -199,6 +203,7 @@ def test_the_proposal_is_judged_by_its_programs(plugins, data):
     assert reasons or "conv_3" in raised
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("emitter", [Compiler, Same])
 def test_bisect_ranks_nodes_inside_of_programs(plugins, data, emitter):
     ranking = dovetail.bisect(DIGITS / "digits.onnx", "program-npu", data=data, plugins=plugins(emitter))
@@ -207,6 +212,7 @@ def test_bisect_ranks_nodes_inside_of_programs(plugins, data, emitter):
     assert {"conv_1", "conv_2", "conv_3", "dense_1"} <= ranked
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("emitter", [Compiler, SameCall])
 def test_layers_are_measured_inside_of_programs(plugins, data, emitter, tmp_path):
     found = plugins(emitter)

@@ -89,6 +89,7 @@ def attempts(compiled):
 TOOLS = [(NoPool, ["pool_1", "pool_2"]), (NamesOne, ["flatten_1"]), (Six, ["conv_3"])]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("file", [FLOATS, INTEGERS], ids=["floats", "integers"])
 @pytest.mark.parametrize(("tool", "lost"), TOOLS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_node_costs_itself(tool, lost, file, compile_with):
@@ -113,6 +114,7 @@ def test_a_tool_that_refuses_everything_is_asked_a_bounded_number_of_times(compi
     assert "no license" in "\n".join(dovetail.explain(compiled, "conv_2"))
 
 
+@pytest.mark.slow
 def test_what_was_found_is_not_searched_again_in_trials(compile_with):
     compiled = compile_with(NoPool, INTEGERS, min_snr=45)
     assert NoPool.regions.count(("pool_1",)) == NoPool.regions.count(("pool_2",)) == 1

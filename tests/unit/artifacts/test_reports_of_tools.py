@@ -127,6 +127,7 @@ def compiled(with_backend, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 def test_facts_of_the_tool_and_of_the_session_are_in_plan_and_explanation(compiled, tmp_path):
     result = compiled()
     facts = {remark.rule: remark.facts for remark in result.remarks if remark.rule.endswith("-facts")}
@@ -147,6 +148,7 @@ def test_what_is_reported_of_a_program_holds_for_its_nodes(compiled, tmp_path):
     assert {row["executed"] for row in loaded.placement_table() if row["backend"] == "aot-npu"} == {"float16"}
 
 
+@pytest.mark.slow
 def test_a_region_is_compiled_once_by_the_same_tool(compiled):
     """A node that the device refuses begins another round, in which other regions are as they were."""
     pins = ["relu_2=host"]
@@ -158,6 +160,7 @@ def test_a_region_is_compiled_once_by_the_same_tool(compiled):
     assert len(again) > 1, "nothing says that the tool is the same"
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("way", ["emitter", "engine"])
 def test_all_nodes_that_a_tool_names_are_refused_at_once(compiled, way):
     relus = ("relu_1", "relu_2", "relu_3", "relu_4")
@@ -173,6 +176,7 @@ def test_all_nodes_that_a_tool_names_are_refused_at_once(compiled, way):
         assert len([folder for folder in Aot.loads if folder.name == "region_0"]) <= 2, "no part is loaded to find them"
 
 
+@pytest.mark.slow
 def test_a_session_is_closed_once_nothing_uses_it(compiled):
     result = compiled()
     images = np.load(DIGITS / "test.npz")["image"][:2]

@@ -71,6 +71,7 @@ def test_the_written_files_read_back_give_the_same_placements_and_formats(tmp_pa
     assert not [remark.why for remark in compiled.remarks if remark.rule == "artifact"]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("word", ["set_model_output_int8", "set_model_output_int16"])
 @pytest.mark.parametrize("net", ["net", "concat"])
 def test_outputs_in_integers_read_back(tmp_path, net, word):

@@ -55,6 +55,7 @@ def test_zero_points_are_compared_where_the_march_has_them_and_nobody_decides():
     assert "int8[asymmetric]" in formats and "int8[symmetric]" not in formats
 
 
+@pytest.mark.slow
 def test_biases_are_corrected_by_default_and_observers_are_compared_without():
     compiled = dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures())
     assert compiled.plan.summary["refined"]["steps"] == {"bpu-int8": ["bias"]}
@@ -98,6 +99,7 @@ def searched(samples):
     return why, counted.runs
 
 
+@pytest.mark.slow
 def test_candidates_of_a_scheme_share_their_decisions_and_equal_ones_are_compared_once():
     why, runs = searched(4)
     assert runs["place"] == 4  # two schemes, the result, and what the vendor's tool does by default
@@ -115,6 +117,7 @@ def test_candidates_with_different_parameters_are_all_calibrated():
     assert runs["calibrate"] == 10  # nine candidates and the result
 
 
+@pytest.mark.slow
 def test_candidates_of_a_scheme_share_one_quantized_model(monkeypatch):
     made, served = [], []
 
@@ -173,6 +176,7 @@ def test_refinements_that_cost_accuracy_are_left_out_unless_they_are_named(scale
     assert Compared({"kl": scaled}, {"kl": refined}, named).refinements_cost == costs
 
 
+@pytest.mark.slow
 def test_the_result_has_no_refinements_where_they_cost_accuracy(monkeypatch):
     """Corrected biases are played to make the outputs worse."""
     from dovetail_bpu_int8.calibration_search import DecidedModels

@@ -44,6 +44,7 @@ def corrected(result: dovetail.CompiledModel) -> list[str]:
     return [remark.node for remark in result.plan.remarks if remark.rule == "declared-shape"]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "host"])
 @pytest.mark.parametrize("declared", FALSE.values(), ids=FALSE)
 def test_what_is_false_is_corrected(declared, backend):

@@ -24,6 +24,7 @@ def model():
     return proto
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize(("length", "taken"), [(6, True), (8, False)])
 @pytest.mark.parametrize("backend", ["host", "cpu-bf16", "cpu-int8"])
 def test_the_other_branch_runs_on_a_fast_engine(backend, length, taken):

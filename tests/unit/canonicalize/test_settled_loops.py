@@ -39,6 +39,7 @@ INNER = """g (float[2,3] x, bool flag) => (float[2,3] y) <int64 limit = {{{limit
 CASES = {"carried": CARRIED, "outputs": OUTPUTS, "passed on": PASSED, "open": OPEN, "inner": INNER}
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("opset", [11, 17, 21])
 @pytest.mark.parametrize(
     ("case", "limit", "condition"), [("carried", 5, 0), *itertools.product(CASES, [0, -3, 1], [1])]

@@ -61,6 +61,7 @@ def test_the_reason_of_the_operating_system_is_the_message(code, place, says, ad
     assert says in error.message and advice in error.hint and "defect" not in str(error)
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("words", [["-o", "out"], ["--refine", "equalize,rounding,bias", "-o", "out"]])
 def test_a_limit_on_the_size_of_files_is_no_defect_of_a_pass(words, tmp_path):
     command = [sys.executable, "-P", "-m", "dovetail.cli.main", "compile", str(DIGITS / "digits.onnx")]

@@ -29,6 +29,7 @@ def test_an_error_is_a_message_in_a_notebook(cell, capsys, tmp_path, monkeypatch
     assert not any("option_phases" in line or "Traceback" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_options_that_wrap_nothing_are_not_among_the_calls():
     """Each option that does wrap a compilation is three calls; the others are none."""
     with pytest.raises(GoalError) as caught:

@@ -73,6 +73,7 @@ def stored(kind, scales, axis=1, block=0, offset=None):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4])
 @pytest.mark.parametrize(("scales", "axis", "block"), [([4], 1, 0), ([2, 4], 0, 4), ([8], 0, 0), ([], 1, 0)])
 @pytest.mark.parametrize("options", ["", ":activations=dynamic", ":weight_range=reduced"])
@@ -82,6 +83,7 @@ def test_weights_of_a_model_in_four_bits_are_read_in_floats(kind, scales, axis, 
     assert result.verification.outputs[0].snr_db > 20
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("kind", [TensorProto.INT8, TensorProto.UINT8])
 @pytest.mark.parametrize(("scales", "axis", "block"), [([4], 1, 0), ([2, 4], 0, 4), ([8], 0, 0), ([], 1, 0)])
 def test_offsets_of_weights_of_a_model_count(kind, scales, axis, block):

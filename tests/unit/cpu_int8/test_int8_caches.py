@@ -119,6 +119,7 @@ def test_a_replayed_plan_has_the_ranges_of_caches_and_needs_no_data(tmp_path):
     assert sorted(first) == ["present_key_scale", "present_value_scale"]
 
 
+@pytest.mark.slow
 def test_verification_quantizes_what_enters_and_dequantizes_what_leaves():
     source = model()
     data = [prompt(seed) for seed in range(4)]

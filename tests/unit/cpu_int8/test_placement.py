@@ -8,6 +8,7 @@ import pytest
 from .nets import compiled, net, quantized
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -50,6 +50,7 @@ def test_what_is_repaired_is_computed_as_the_file_says(body):
     assert np.abs(found - exact).max() <= 2 * np.abs(exact).max() / 255
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("shape", ["1,4,6,6", "1,4,h,k"], ids=["fixed", "open"])
 @pytest.mark.parametrize(
     "body",

@@ -95,6 +95,7 @@ def test_a_product_reads_its_weight_in_few_bits(options, format_, least, kernel)
     assert snr(exact, result.run(inputs(source))["y"]) > least
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("block", [16, 32, 64, 128])
 @pytest.mark.parametrize(("scheme", "element", "least"), [("symmetric", "int2", 6), ("asymmetric", "uint2", 7)])
 def test_weights_of_2_bits_are_those_of_matmul_nbits(scheme, element, least, block):
@@ -138,6 +139,7 @@ def test_both_kernels_and_both_engines_compute_the_same(scheme, body):
         assert np.abs(other - results[0]).max() <= 1e-5 * np.abs(results[0]).max()
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("kernel", ["qdq", "nbits"])
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])
 def test_scales_in_float16_take_half_the_bytes_and_cost_no_accuracy(kernel, scheme, tmp_path):
@@ -395,6 +397,7 @@ def test_within_a_size_products_of_one_value_share_a_format():
     assert results == sorted(results)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("options", ["kernel=nbits", "kernel=nbits,scheme=asymmetric,scales=float16", "kernel=qdq"])
 @pytest.mark.parametrize("external", [False, True], ids=["one file", "external data"])
 def test_a_size_holds_for_all_that_is_written(tmp_path, options, external):
@@ -469,6 +472,7 @@ def test_data_scales_the_channels_of_weights_where_products_gain_by_it(options):
     assert formats(scaled) == formats(plain)
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("options", ["weights=int4", "weights=int4,scheme=asymmetric", "weights=int4,kernel=nbits"])
 @pytest.mark.parametrize("body", [MATMUL, "y = Gemm <transB = 1> (x, g, b)"])
 def test_scales_of_blocks_are_those_with_the_least_error_of_the_product(options, body):

@@ -244,6 +244,7 @@ def plant(place, kind, outside):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(planted=st.lists(st.tuples(places, names, kinds), min_size=1, max_size=5), steps=steps)
 def test_nothing_else_is_ever_removed_or_changed(tmp_path_factory, planted, steps):

@@ -56,6 +56,7 @@ def test_outside_of_workers_nothing_is_started():
     assert {int(process[0]) for _, process in found} == {os.getpid()}
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("dtype", [np.float16, np.int8, ml_dtypes.bfloat16, ml_dtypes.int4, np.bool_])
 def test_arrays_of_all_types_and_extents_arrive(dtype):
     arrays = [np.arange(24).reshape(2, 3, 4).astype(dtype), np.zeros((0, 3), dtype), np.array(1).astype(dtype)]

@@ -124,6 +124,7 @@ assert scores.shape == (1, 10) and made == 1, made
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16", "cpu-int8"])
 def test_a_program_may_put_our_session_in_place_of_onnxruntimes(backend, tmp_path):
     command = [sys.executable, "-c", PATCHED, str(DIGITS), backend, str(DIGITS.with_name("test.npz"))]

@@ -28,6 +28,7 @@ def opened():
     return model
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("source", [proto, opened], ids=["proto", "opened"])
 @pytest.mark.parametrize("request_", [{}, {"data": [DATA]}, {"data": [DATA], "verify": True}], ids=str)
 def test_every_request_works(source, request_):

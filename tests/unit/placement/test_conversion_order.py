@@ -32,6 +32,7 @@ READERS = {
 }
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_value_that_control_flow_captures_is_computed_before(reader, backend):

@@ -226,6 +226,7 @@ def test_every_command_that_compiles_takes_edits(capsys, tmp_path):
         assert "error: unknown edit 'unit-cnv'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_as_many_edits_as_nodes(plugins):
     plugins.registry.edit("same", f"{__name__}:After")
     lines = "\n".join(f"v{i + 1} = Relu (v{i})" for i in range(3000))

@@ -117,6 +117,7 @@ def test_what_a_goal_moved_is_not_laid_at_the_door_of_the_strategy(asked):
     assert "as --min-snr 60" in said and "keeps none" not in said and "would claim" not in said
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("backend", ["bpu-int8", "ppl-int8", "cpu-bf16", "cpu-int8", "gpu-fp16"])
 def test_a_goal_that_leaves_nothing_low_is_met_in_float32_and_said(backend):
     data = [{"x": np.random.default_rng(seed).standard_normal((1, 4, 4, 4)).astype(np.float32)} for seed in range(24)]

@@ -115,6 +115,7 @@ def test_nothing_on_the_bpu_is_an_error_with_the_option_that_helps(model):
     assert compiled.plan.named("conv").backend == "bpu-int8"
 
 
+@pytest.mark.slow
 def test_the_extents_of_the_data_on_the_command_line(model, capsys):
     given = ["--backend", BPU, "--data", "x.npz", "--fix-shape", "data"]
     assert main(["compile", model, *given, "-o", "out"]) == 0

@@ -93,6 +93,7 @@ def test_a_use_in_a_body_is_an_edge_to_the_control_flow_node():
     assert outputs(found) == {"a", "b", "y"}
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_no_deeper_than_a_short_one():
     steps = "".join(f"v{index + 1} = Relu (v{index}) " for index in range(5000))
     graph = graph_of(f"g (float[1] v0) => (float[1] y) {{ {steps} y = Neg (v5000) }}")

@@ -81,6 +81,7 @@ def test_parts_of_a_pipeline():
     assert cut(lambda pipeline: pipeline.steps.reverse()) == [[], ["after", "before"]]
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("option", ["--print-after", "--print-before"])
 @pytest.mark.parametrize("name", ["normalize", "place", "assign-types", "join", "load"])
 def test_every_pass_of_a_compilation_may_be_printed(model, option, name, capsys):

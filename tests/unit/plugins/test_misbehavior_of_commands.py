@@ -279,7 +279,7 @@ MAY_BE = {("command run", "None"), ("command run", "a number"), ("command run", 
           *((act, way) for act in ("option begin", "policy propose") for way in ("None", "a print"))}  # fmt: skip
 
 
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated(one_of=15, others=4)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("at", CASES)
 def test_it_is_named_with_its_distribution_and_place(at, way, install, tmp_path, monkeypatch, capsys):

@@ -114,6 +114,7 @@ def test_the_new_name_of_a_stage_is_said(installed):
         dovetail.compile(parser.parse_model(NET), "older-npu", plugins=plugins)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("kind", ["pass_", "edit", "invariant", "kernel", "strategy", "engine", "option", "frontend"])
 def test_a_backend_that_does_not_need_a_broken_plugin_is_not_affected(installed, kind):
     plugins, _ = installed(f'{kind}("older-thing", "dovetail_older.gone:Thing")')

@@ -343,6 +343,7 @@ class Hello(""",
         seen.clear()
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("phase", ["begin", "policies", "finish", "judge", "publish"])
 @pytest.mark.parametrize(
     ("body", "says"),

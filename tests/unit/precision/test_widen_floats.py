@@ -100,6 +100,7 @@ g (float[2,8] x) => (float[{shape}] y) {{
   [round] r = Cast <to = {to}> (x) {between} [back] y = Cast <to = 1> ({last}) }}"""
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("moved", [False, True], ids=["next", "moved"])
 @pytest.mark.parametrize("to", [10, 16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])

@@ -77,19 +77,21 @@ def samples():
     return {"x": np.random.default_rng(1).standard_normal((8, 4, 8, 8)).astype(np.float32)}
 
 
-@pytest.fixture
-def installed(with_backend, tmp_path):
-    """The installed plugins with the backend; `changes` replace text of its file."""
+@pytest.fixture(scope="module")
+def installed(with_backend_of_module):
+    """The installed plugins with the backend; `changes` replace text of its file. `fresh` ones belong to the test."""
+    known = {}
 
-    def make(*changes):
+    def make(*changes, fresh=False):
         file = FILE
         for before, after in changes:
             assert before in file
             file = file.replace(before, after)
-        plugins = with_backend(file)
-        with plugins.registry.on_behalf_of("dovetail-halves"):
-            plugins.registry.observer("half", "tests_of_quantize:Half")
-        return plugins
+        if fresh or file not in known:
+            known[file] = with_backend_of_module(file)
+            with known[file].registry.on_behalf_of("dovetail-halves"):
+                known[file].registry.observer("half", "tests_of_quantize:Half")
+        return known[file]
 
     sys.modules["tests_of_quantize"] = sys.modules[__name__]
     yield make
@@ -98,13 +100,13 @@ def installed(with_backend, tmp_path):
 
 @pytest.fixture
 def compiled(installed, samples):
-    """Compile a net in ONNX text for the backend."""
+    """Compile a net in ONNX text for the backend; what it computes is compared only if that is asked for."""
 
     def make(text=NET, *changes, data=True, backends="npu", plugins=None, **request):
         data = samples if data is True else data
         plugins = plugins or installed(*changes)
         model = with_weights(text) if isinstance(text, str) else text
-        return dovetail.compile(model, backends, data=data, plugins=plugins, **request)
+        return dovetail.compile(model, backends, data=data, plugins=plugins, **{"verify": False, **request})
 
     return make
 

@@ -20,6 +20,12 @@ g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w1, float[4] b1> {
 }"""
 
 
+@pytest.fixture
+def compiled(compiled):
+    """Compile, and compare what is computed."""
+    return lambda *arguments, **request: compiled(*arguments, **{"verify": None, **request})
+
+
 def observed_by(observer, scheme="symmetric", dtype="int8"):
     if observer == "isotone":
         # It is for probabilities, so it sees only the input; the rest has another observer.
@@ -77,6 +83,7 @@ def test_isotone_says_that_it_is_for_probabilities(compiled, samples):
         compiled(ONE_CONV, *observed_by("isotone"), data=samples)
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("observer", OBSERVERS)
 @pytest.mark.parametrize("number", [np.inf, -np.inf])
 def test_an_input_that_is_infinite(compiled, samples, observer, number):
@@ -104,6 +111,7 @@ def test_an_activation_that_may_not_be_quantized_stays_float(compiled, samples):
     assert compiled(net, data=samples, high=["first"], verify=False).plan.values.keys() >= {"c"}
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("observer", OBSERVERS)
 def test_samples_of_several_shapes(compiled, observer):
     """They are taken where the model leaves an extent open, and else refused before anything is run."""

@@ -92,6 +92,7 @@ def test_values_cannot_be_observed():
         LeastSquares(Format.of(FORMATS[0])).parameters()
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("text", FORMATS[:-1])
 @pytest.mark.parametrize("shape", [(64, 128), (4096, 576)], ids=["one slab", "several slabs"])
 def test_stored_parts_are_those_of_the_whole_weight(text, shape):

@@ -50,6 +50,7 @@ def backend_of(value):
     return None if value.producer() is None else placed_backend(value.producer())
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("way", WAYS, ids="-".join)
 def test_borders_between_two_backends_are_as_their_files_say(compiled, way):
     ends = {"border-a": way[:2], "border-b": way[2:]}

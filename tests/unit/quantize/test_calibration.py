@@ -88,10 +88,11 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("observer", "says"), MISTAKES)
 def test_a_mistake_of_an_observer_is_named_with_its_distribution_and_the_value(
-    compiled, installed, tmp_path, observer, says
+    compiled, installed, tmp_path, monkeypatch, observer, says
 ):
+    monkeypatch.syspath_prepend(tmp_path)
     plugins = installed(
-        ("q8: {dtype: int8, scheme: symmetric}", "q8: {dtype: int8, scheme: symmetric, observer: acme}")
+        ("q8: {dtype: int8, scheme: symmetric}", "q8: {dtype: int8, scheme: symmetric, observer: acme}"), fresh=True
     )
     (tmp_path / "acme_observers.py").write_text(OBSERVERS)
     with plugins.registry.on_behalf_of("dovetail-acme"):

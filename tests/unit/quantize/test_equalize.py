@@ -205,6 +205,7 @@ def test_both_layers_must_be_quantized(compiled):
     assert result.plan.summary["refined"] == {"steps": {"npu": ["equalize"]}, "changed": {}}
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_of_layers_is_swept_as_one():
     nodes = 1000
     values = ["x", *(f"r{i}" for i in range(nodes))]

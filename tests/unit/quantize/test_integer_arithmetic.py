@@ -119,7 +119,7 @@ def opset_of(case, format_):
     return {"mish": 18, "hardswish": 18}.get(case, 13 if format_ in ("ties", "uint8") else 17)
 
 
-@pytest.mark.generated(one_of=6)
+@pytest.mark.generated(one_of=12, others=4)
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("case", CASES)
 def test_every_operator_computes_the_integers_of_the_reference(case, format_, compiled_together):

@@ -113,6 +113,7 @@ OTHER = (
 )
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("format_", FORMATS)
 def test_one_value_in_two_scales_is_quantized_again_from_integers(format_, both):
     found = both("s = Tanh (x) n = Neg (s) m = Mul (s, s) y = Add (n, m)", IMAGE, format_, TWO_OBSERVERS, OTHER)

@@ -87,6 +87,7 @@ def test_products_go_to_the_backend(kind, backend, most):
     assert {node.name for node in compiled.plan.nodes} >= {"conv1", "conv2", "conv3", "conv4"}, "names stay"
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("backend", ["cpu-int8", "qnn", "ppl-int8", "bpu-int8"])
 def test_saved_results_and_replayed_plans_are_the_same_to_the_bit(backend, tmp_path):
     model = source()

@@ -42,9 +42,11 @@ def test_maxima_do_not_saturate(end):
     assert reach(ENDS[end]) > 9.5
 
 
+@pytest.mark.slow
 def test_numbers_that_are_averaged_do():
     assert reach(ENDS["a mean"]) < 0.9 * reach(ENDS["a maximum"])
 
 
+@pytest.mark.slow
 def test_numbers_that_something_else_reads_do_too():
     assert reach(ENDS["a maximum"], ", float[1,2,256,256] c") == reach(ENDS["a mean"])

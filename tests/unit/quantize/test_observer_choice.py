@@ -28,7 +28,7 @@ def covered(result, samples):
 def test_a_file_gives_options_to_an_observer(compiled, samples, percentile):
     result = compiled(NET, observed(f"{{name: percentile, percentile: {percentile}}}"))
     assert covered(result, samples) == pytest.approx(percentile / 100, abs=0.01)
-    assert held(result)["source"] == f"percentile{{percentile={percentile}}} of 6 batches"
+    assert held(result)["source"] == f"percentile{{percentile={percentile}}} of 8 batches"
 
 
 def test_a_name_alone_is_the_observer_with_its_defaults(compiled):
@@ -73,11 +73,12 @@ class Scaled(Observer):
 
 
 @pytest.fixture
-def with_scaled(installed, tmp_path):
+def with_scaled(installed, tmp_path, monkeypatch):
     """The installed plugins, a backend file with changes, and the observer `scaled`, which takes any keyword."""
+    monkeypatch.syspath_prepend(tmp_path)
 
     def make(*changes):
-        plugins = installed(*changes)
+        plugins = installed(*changes, fresh=True)
         (tmp_path / "acme_scaled.py").write_text(OBSERVERS)
         with plugins.registry.on_behalf_of("dovetail-acme"):
             plugins.registry.observer("scaled", "acme_scaled:Scaled")
@@ -111,7 +112,7 @@ def test_a_request_chooses_the_observer_of_what_is_calibrated(compiled, installe
     plugins = installed(observed("kl"))
     chosen = compiled(backends="npu:observer=percentile,observer.percentile=80", plugins=plugins)
     assert covered(chosen, samples) == pytest.approx(0.8, abs=0.01)
-    assert held(chosen)["source"] == "percentile{percentile=80} of 6 batches"
+    assert held(chosen)["source"] == "percentile{percentile=80} of 8 batches"
     assert held(chosen, "w1") == held(compiled(plugins=plugins), "w1")
     kept = chosen.plan.backends[0].options
     assert kept == {"observer": "percentile", "observer.percentile": "80"}, "a replay writes the same files by it"

@@ -287,6 +287,7 @@ def test_a_histogram_that_grew_is_that_of_a_range_known_before():
     assert np.array_equal(counts[0], expected)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("observer", [Percentile, MeanSquaredError, Entropy])
 @pytest.mark.parametrize("text", ["int8[symmetric]", "uint8[asymmetric]", "int8[symmetric,axis=0]"])
 @pytest.mark.parametrize("size", [300, MANY])
@@ -322,6 +323,7 @@ LATER = {
 }
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("percentile", [99.99, 99.999, 99.97, 99.5])
 @pytest.mark.parametrize("scales", LATER)
 @pytest.mark.parametrize("which", DISTRIBUTIONS)

@@ -118,7 +118,7 @@ def test_a_chain_takes_the_scale_of_what_ends_it(compiled):
     half = next(found for found in values["b"] if found["readers"] == ["mul:A", "mul:B"])
     assert {values["x"][0]["scale"], values["a"][0]["scale"]} == {half["scale"]}
     assert values["m"][0]["scale"] == values["c"][0]["scale"] == values["y"][0]["scale"]
-    assert values["m"][0]["source"] == "minmax of 6 batches"
+    assert values["m"][0]["source"] == "minmax of 8 batches"
 
 
 def test_two_scales_for_one_value_are_two_quantized_values_with_a_requantization_between(compiled, samples):
@@ -168,7 +168,7 @@ def test_a_value_with_a_second_reader_is_held_all_the_same(compiled):
     g (float[1,4,8,8] x) => (float[1,4,8,8] y) <float[4,4,3,3] w> {
       [conv] a = Conv <pads = [1,1,1,1]> (x, w) [relu] r = Relu (a) [add] y = Add (a, r) }"""
     result = compiled(text, FUSED)
-    assert quantized_values(result, "a")[0]["source"] == "minmax of 6 batches"
+    assert quantized_values(result, "a")[0]["source"] == "minmax of 8 batches"
     assert next(iter(nodes_of(result, "Relu"))).inputs[0].producer().op_type == "DequantizeLinear"
 
 

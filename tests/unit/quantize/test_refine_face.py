@@ -77,7 +77,7 @@ def test_a_backend_written_in_python_with_a_mistake_is_named(compiled, installed
     from dovetail_schemas.backend import FileBackend
 
     monkeypatch.setattr(FileBackend, "refine", ("biass",), raising=False)
-    plugins = installed()
+    plugins = installed(fresh=True)
     real = FileBackend.__init__
 
     def init(self, *arguments, **fields):

@@ -79,6 +79,7 @@ def test_every_weight_is_rounded_down_or_up(errors):
     assert 0.5 < off.max() < 1.001
 
 
+@pytest.mark.slow
 def test_correcting_biases_lowers_the_error_of_layers_and_of_the_result(errors):
     _, before = errors("none", INT4)
     result, after = errors("bias", INT4)

@@ -22,6 +22,7 @@ OBSERVERS = {
 }  # fmt: skip
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("format_", ["int8[symmetric]", "uint8[asymmetric]", "int8[symmetric, axis=1]"])
 @pytest.mark.parametrize("name", OBSERVERS)
 @settings(max_examples=15, deadline=None)
@@ -77,6 +78,7 @@ def said(compiled):
     return [remark.why for remark in compiled.remarks if remark.rule == "data-workers"]
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("verify", [True, False], ids=["a part of the data", "all of the data"])
 @pytest.mark.parametrize("executor", [lambda: ThreadPoolExecutor(2), lambda: Unreliable(lost=3)], ids=["two", "lost"])
 def test_the_plan_is_that_of_one_process(compiled, here, folder, executor, verify):

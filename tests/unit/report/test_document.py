@@ -142,6 +142,7 @@ def test_a_profile_that_is_no_table_is_named(compiled, tmp_path, monkeypatch):
         document(compiled)
 
 
+@pytest.mark.slow
 def test_layers_are_listed_with_both_errors():
     compiled = dovetail.compile(DIGITS, "cpu-bf16", data=DATA, layers=True)
     rows = {row["node"]: row for row in document(compiled)["layers"]}

@@ -95,6 +95,7 @@ def test_one_that_cannot_be_read_is_an_error_with_a_way_out(saved, content):
     assert "compile again" in caught.value.hint
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("goal", [130, 400])
 def test_a_missed_goal_is_a_warning_of_the_page_with_the_figure_of_the_error(goal, tmp_path, monkeypatch):
     """The search sees other samples than those that judge: each figure says which of them it is about."""

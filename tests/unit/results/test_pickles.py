@@ -50,6 +50,7 @@ def edited(folder):
     return one
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("make", [new, saved, loaded, edited])
 @pytest.mark.parametrize("copied", [again, copy.deepcopy])
 def test_a_copy_computes_and_says_the_same(make, copied, tmp_path):

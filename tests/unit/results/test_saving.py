@@ -176,6 +176,7 @@ def test_a_loaded_result_can_be_saved_anywhere(results):
     assert describe("late") == "a"
 
 
+@pytest.mark.slow
 def test_many_writers_at_once(results):
     """Of threads, here: each save is whole, and the last one stays."""
     failed = []

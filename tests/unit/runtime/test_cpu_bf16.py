@@ -123,6 +123,7 @@ def masked(mask):
     return compiled, {node.op_type: node.backend for node in compiled.plan.nodes}
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("inputs", ["i, lengths", "lengths, i"])
 @pytest.mark.parametrize(
     ("operator", "compute"),

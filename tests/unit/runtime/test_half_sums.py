@@ -131,6 +131,7 @@ def test_what_is_float32_is_left_to_onnxruntime():
     assert np.array_equal(computed(text, a=a, b=b), computed(text, OnnxRuntimeCpu, a=a, b=b))
 
 
+@pytest.mark.slow
 def test_the_option_accumulate_checks_with_it(tmp_path):
     """A sum of 4,000 ones ends at 2,048 in float16, and the goal raises it."""
     text = "g (float[1,4000] x, float[4000,2] w) => (float[1,2] y) { y = MatMul(x, w) }"

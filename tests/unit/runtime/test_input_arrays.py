@@ -51,6 +51,7 @@ KINDS = {
 }
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "host", "cpu-bf16,cpu-int8"])
 @pytest.mark.parametrize("type_", TYPES)
 def test_every_kind_of_array_gives_the_same(backend, type_, tmp_path, monkeypatch):

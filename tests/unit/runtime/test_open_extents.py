@@ -12,6 +12,7 @@ g (float[N, 4] x) => (float[ROWS] y, float[ROWS] z) {
 X = np.linspace(-1, 1, 20, dtype=np.float32).reshape(5, 4)
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("pin", ["erf=host", "last=host", "square=host"])
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
 @pytest.mark.parametrize("rows", ["3, 4", "9, 4", "N, 7", "5"], ids=["fewer", "more", "columns", "rank"])

@@ -441,6 +441,7 @@ PADDED = [
 ]  # fmt: skip
 
 
+@pytest.mark.generated
 @pytest.mark.parametrize("kernel", [2, 3, 4])
 @pytest.mark.parametrize("attributes", PADDED)
 def test_padding_of_transposed_convolutions_is_that_of_onnx(attributes, kernel):

@@ -185,6 +185,7 @@ OTHERWISE = {  # what OpenVINO rounds, limits or does not wrap, and what it read
 }
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize(("text", "kind"), [(text, kind) for text, kinds in OTHERWISE.items() for kind in kinds])
 def test_integers_at_the_ends_of_their_types_are_those_of_onnx(text, kind):
     limits = np.iinfo(kind)

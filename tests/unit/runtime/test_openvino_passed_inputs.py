@@ -176,6 +176,7 @@ def checked_alone(tmp_path, *arguments: object) -> str:
     return "\n".join(f"{lines[at - 1]}: {line}" for at, line in enumerate(lines) if line.startswith("WRONG"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
 def test_an_input_that_reaches_an_output_unchanged_comes_out_as_it_is(backend, tmp_path):
     """Calls with other batches, after the arrays of the calls before them are freed; large ones of a fixed extent."""

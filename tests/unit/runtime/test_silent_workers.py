@@ -75,6 +75,7 @@ def test_an_error_that_cannot_be_unpickled_is_told_as_text():
     assert failing("", b"") == '{"lost": "Unpicklable: the engine is gone"}'
 
 
+@pytest.mark.slow
 def test_models_of_a_folder_that_nobody_finishes_are_failures_of_these_models(tmp_path):
     for name in ("a", "b"):
         onnx.save(onnx.parser.parse_model(NET), tmp_path / f"{name}.onnx")

@@ -152,6 +152,7 @@ def test_a_call_passes_arrays_bytes_and_plain_data_both_ways(tool):
     assert lines == ["reading net", "compiling"]
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "uint16", "bool", "int64"])
 @pytest.mark.parametrize("shape", [(), (0, 3), (2, 1, 3)])
 def test_arrays_keep_type_and_shape(tool, dtype, shape):

@@ -27,6 +27,7 @@ def installed(page, folder):
     (facts / "entry_points.txt").write_text(f"[dovetail]\n{points}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/guides").glob("*.md")), ids=lambda page: page.stem)
 def test_the_example(page, tmp_path):
     text = page.read_text(encoding="utf-8")

@@ -61,6 +61,7 @@ def test_nets_with_open_extents(name, option, plugins):
     assert refused(model, plugins, option) == {}
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("name", NETS)
 def test_nets_of_images_are_one_region_in_integers(name, plugins):
     data = images(4)

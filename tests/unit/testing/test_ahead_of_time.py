@@ -55,6 +55,7 @@ def test_a_probe_emits_programs_and_runs_them_within_its_time(compiled_backend):
 MISSING = "import acme_sdk_that_is_missing\n"
 
 
+@pytest.mark.slow
 def test_a_missing_tool_is_one_reason_at_once(compiled_backend):
     name = compiled_backend(MISSING)
     found = check_installed(name)
@@ -90,6 +91,7 @@ def test_an_engine_that_runs_programs_alone_is_an_error(compiled_backend, tmp_pa
 NET = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 4] x) => (float[2, 4] y) {{ {nodes} y = Relu(h{last}) }}"""
 
 
+@pytest.mark.slow
 def test_one_process_of_the_tool_serves_all_regions(compiled_backend, tmp_path):
     """Its version is asked, each region is compiled, and each program is loaded and run; a crash starts another one."""
     log = tmp_path / "started"

@@ -39,6 +39,7 @@ def test_what_is_on_no_list_fails_with_the_text_to_add(run):
     done.stdout.fnmatch_lines(["on no list of acme-*", "exact:", "relaxed:", "  - tests: [[]net_attention]", "*why:"])
 
 
+@pytest.mark.slow
 def test_the_text_to_add_makes_it_pass_once_it_has_reasons(run, vendor, pytester):
     said = run("--dovetail-suite", "models").stdout.str()
     block = said[said.index("add with reasons") :].partition("\n")[2].partition("\n====")[0]
@@ -64,6 +65,7 @@ def test_lists_of_the_user_come_after_those_of_the_backend(run, vendor, pytester
     done.stdout.fnmatch_lines(["output 'y' differs by *; mine.yaml:2 says exact"])
 
 
+@pytest.mark.slow
 def test_nothing_else_is_collected_unless_the_command_line_names_it(run, vendor):
     vendor.lists(NETS_RELAXED)
     run("--dovetail-suite", "models").assert_outcomes(passed=4)
@@ -80,12 +82,14 @@ def test_without_a_backend_nothing_changes(pytester):
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_shards_are_the_whole(run, vendor):
     vendor.lists(NETS_RELAXED)
     counts = [run("--dovetail-suite", "models", "--dovetail-shard", f"{n}/3").parseoutcomes() for n in (1, 2, 3)]
     assert sum(each.get("passed", 0) for each in counts) == 4
 
 
+@pytest.mark.slow
 def test_what_the_file_of_results_has_is_not_run_again(run, vendor, pytester):
     options = ("--dovetail-suite", "models", "--dovetail-resume", "results.jsonl")
     run(*options, "-k", "attention").assert_outcomes(failed=1, deselected=3)
@@ -99,6 +103,7 @@ def test_what_the_file_of_results_has_is_not_run_again(run, vendor, pytester):
     assert len(results) == 4
 
 
+@pytest.mark.slow
 def test_a_file_of_results_that_was_cut_off_is_continued(run, vendor, pytester):
     vendor.lists(NETS_RELAXED)
     options = ("--dovetail-suite", "models", "--dovetail-resume", "results.jsonl")
@@ -130,6 +135,7 @@ def test_a_file_that_holds_no_results_is_refused_and_kept(run, pytester):
     assert path.read_text() == "do not lose this"
 
 
+@pytest.mark.slow
 def test_the_table_counts_what_is_on_the_host_apart(run, vendor, pytester):
     vendor.lists("exact: {operators: [Relu]}\nrelaxed:\n  - {operators: [Softmax], tolerance: 0.01, why: float16}\n")
     options = ("--dovetail-suite", "nodes", "-k", "(relu or softmax or acosh) and not expanded")
@@ -194,6 +200,7 @@ def test_options_without_a_backend_are_refused(pytester, option):
     done.stderr.fnmatch_lines([f"*{option[0]} needs --dovetail-backend NAME"])
 
 
+@pytest.mark.slow
 def test_models_of_a_folder_run_on_their_arrays(run, vendor, pytester):
     folder = pytester.mkdir("models")
     graph = helper.make_graph(
@@ -224,6 +231,7 @@ def test_a_narrow_run_has_inputs_and_outputs_in_the_low_precision(run, vendor):
     done.assert_outcomes(passed=1, deselected=len(cases("nodes")) - 1)
 
 
+@pytest.mark.slow
 def test_what_is_on_no_list_is_added_to_a_file(run, tmp_path, vendor):
     lists = tmp_path / "own.yaml"
     lists.write_text(f"backend: {vendor.name}\nexact:\n  operators: [Relu]  # by hand\n")

@@ -115,6 +115,7 @@ def test_an_emitter_that_raises_on_every_region_is_a_problem(with_backend, monke
     assert "limits of MaxPool: 0 of 2" in printed.err
 
 
+@pytest.mark.slow
 def test_a_time_limit_and_an_interruption_leave_what_was_found(plugins):
     found = check_installed("acme-kit", plugins, time_limit=1e-9)
     assert "the time limit of 1e-09 s was reached at limits of Conv, 0 of 4" in found.unfinished

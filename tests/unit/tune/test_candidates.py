@@ -38,6 +38,7 @@ def test_defaults_and_what_is_named_are_tried_and_raised_before_other_options(ba
     assert (found.found[0], *found.defaults, *found.others) == found.found
 
 
+@pytest.mark.slow
 def test_the_fastest_option_is_tried_with_every_other_one():
     found = candidates_of(REGISTRY, ["cpu-bf16", "cpu-int8"], threads=(0, 1))
     by_name = {one.name: one for one in found.found}

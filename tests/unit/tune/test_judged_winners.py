@@ -11,10 +11,16 @@ DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 IMAGES = np.load(DIGITS / "test.npz")["image"][:24]
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A folder with what was measured, which the tests share; what is judged is not in it."""
+    return tmp_path_factory.mktemp("measured")
+
+
 @pytest.fixture
-def tuned(monkeypatch, tmp_path):
+def tuned(monkeypatch, measured):
     """Tune the digits for 30 dB, where these candidates miss the goal on samples that none of them saw."""
-    monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path / "profiles"))
+    monkeypatch.setenv("DOVETAIL_PROFILES", str(measured / "profiles"))
     right, shown = TrialRunner.judged, []
 
     def tune(missing=()):
@@ -24,7 +30,7 @@ def tuned(monkeypatch, tmp_path):
             return Judgment("SNR 12.0 dB", ("'y' has SNR 12.0 dB",)) if misses else right(self, candidate)
 
         monkeypatch.setattr(TrialRunner, "judged", judged)
-        how = {"min_snr": 30, "mixed": False, "journal": tmp_path / "journal"}
+        how = {"min_snr": 30, "mixed": False, "journal": measured / "journal"}
         return dovetail.tune(DIGITS / "digits.onnx", "cpu-bf16", data={"image": IMAGES}, **how), shown
 
     return tune

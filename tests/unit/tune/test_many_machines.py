@@ -154,6 +154,7 @@ def test_machines_open_the_files_of_data_where_they_lie(tmp_path):
     assert (there.front, front_of(there)) == (here.front, front_of(here))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_here", [True, False])
 def test_a_baseline_whose_process_ends_is_loaded_again_and_no_candidate_is_blamed(is_here, tmp_path, monkeypatch):
     ends = ["host"]
@@ -268,6 +269,7 @@ def test_machines_like_this_one_are_chosen_and_the_others_named():
     assert chosen == ["a", "b"] and notes == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("address", "message"),
     [("tcp://127.0.0.1:1", "the scheduler does not answer"), ("nonsense", "the scheduler does not answer")],

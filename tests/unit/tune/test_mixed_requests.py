@@ -46,6 +46,7 @@ def precisions(plan):
     return {node.name: (node.backend, str(node.precision)) for node in plan.nodes}
 
 
+@pytest.mark.generated(one_of=2)
 @pytest.mark.parametrize("other", [HOST, FLOATS, FLOAT32])
 @pytest.mark.parametrize("is_first", [True, False])
 def test_integers_are_those_of_the_candidate(requests, other, is_first):

@@ -170,6 +170,7 @@ def test_as_much_is_profiled_as_there_is_time_for(compile_seconds, run_seconds, 
     assert affordable(compile_seconds, run_seconds, remaining) == expected
 
 
+@pytest.mark.slow
 def test_cutting_is_linear():
     nodes = "\n".join(f"[n{i}] v{i + 1} = Relu (v{i})" for i in range(3000))
     text = f'<ir_version: 10, opset_import: ["": 22]> g (float[1] v0) => (float[1] v3000) {{ {nodes} }}'

@@ -39,6 +39,7 @@ def precision(compiled, name):
     return str(compiled.plan.named(name).precision)
 
 
+@pytest.mark.slow
 def test_a_costly_node_stays_in_floats_with_a_remark(net):
     whole = dovetail.compile(net, "cpu-int8:floor=none", data=DATA, refine="none")
     assert whole.verification.worst_snr_db < 25 and not said(whole) and "int" in precision(whole, "costly")
@@ -62,6 +63,7 @@ def test_a_poor_result_that_no_node_explains_has_a_remark(net, monkeypatch):
     assert why.endswith("no node alone leaves less than 25 dB: the errors of many add up")
 
 
+@pytest.mark.slow
 def test_activations_with_zero_points_where_they_are_clearly_better(net, monkeypatch):
     """Nearly all inputs are positive, so integers around zero are wasted, if the zero point must be in the middle."""
     monkeypatch.setattr(observers, "_WORTH_IT", 0.0)

@@ -48,6 +48,7 @@ def poor_engines(monkeypatch):
     return monkeypatch
 
 
+@pytest.mark.generated(one_of=3)
 @pytest.mark.parametrize("backend", ["cpu-int8", "cpu-bf16", "gpu-fp16"])
 def test_the_nodes_of_a_goal_do_not_depend_on_the_engines(backend, poor_engines):
     """Where the engines miss what the arithmetic of the plan meets, the plan is the same, and the error says both."""

@@ -177,6 +177,7 @@ def test_the_effect_at_the_outputs_is_that_of_a_result_with_nothing_else_low(plu
         assert is_as_predicted(found.worst_snr_db, layer.at_outputs, tolerance, backend)
 
 
+@pytest.mark.slow
 @pytest.mark.processor
 def test_results_in_bfloat16_have_layers_too(analyzed):
     compiled, errors = analyzed(DIGITS, "cpu-bf16")
@@ -342,6 +343,7 @@ def test_the_same_request_is_recognized_with_its_layers(saved, tmp_path, capsys)
     assert dovetail.load(tmp_path / "b").plan.summary["layers"] == dovetail.load(saved).plan.summary["layers"]
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_worst(saved, capsys):
     command = ["verify", DIGITS, str(saved), "--data", SAMPLES, "--layers"]
     assert main([*command, "--top", "2", "--by", "alone"]) == 0

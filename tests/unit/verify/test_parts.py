@@ -156,6 +156,7 @@ def searched(tmp_path):
     return tmp_path / "net.onnx", tmp_path / "data"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backend", "goal"), [("gpu-fp16", 82), ("cpu-int8", 54)])
 def test_a_search_on_parts_of_the_data_gives_the_plan_of_one_process(searched, asked, backend, goal):
     model, data = searched
@@ -186,6 +187,7 @@ def lost():
     raise ConnectionError("the worker is gone")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_lost_costs_a_search_its_task(searched):
     model, data = searched
     how = {"data": data, "min_snr": 62}

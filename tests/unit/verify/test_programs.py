@@ -116,6 +116,7 @@ def measure(with_backend, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.generated(one_of=4)
 @pytest.mark.processor
 @pytest.mark.parametrize("saved", [False, True], ids=["in memory", "from a folder"])
 @pytest.mark.parametrize("border", ["inside", "outside"])
@@ -149,6 +150,7 @@ def test_integers_at_the_border_count_as_the_floats_that_they_stand_for(measure)
     assert all(10 < one.snr_db < 42 for one in found.programs)
 
 
+@pytest.mark.slow
 def test_a_slow_simulator_runs_on_some_batches_alone(measure):
     assert measure(most=1).batches == 1
     with pytest.raises(UsageError, match="--batches 0: a number from 1 is expected"):

@@ -28,6 +28,7 @@ def test_names_that_look_like_selectors_are_quoted():
     assert shortest_selectors(["w[1]"], ["w[2]"], operators) == ["w[1]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["low", "high"])
 def test_a_selector_for_every_node_needs_no_walk_for_each(level, monkeypatch):
     import dovetail

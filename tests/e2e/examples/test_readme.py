@@ -19,9 +19,9 @@ from xml.etree import ElementTree
 import pytest
 from dovetail_runtime.processor import has_bfloat16, saturates_dot_products
 
-from . import program_server
+from .. import program_server
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 README, TOUR = ROOT / "README.md", ROOT / "docs/tour.md"
 PLUGINS, LOWERING = ROOT / "docs/plugins.md", ROOT / "docs/lowering.md"
 DECOMPOSITIONS = ROOT / "docs/decompositions.md"

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
-VENDOR = Path(__file__).parents[1] / "example_operators"
+VENDOR = Path(__file__).parents[2] / "example_operators"
 FILE = VENDOR / "src" / "dovetail_acme_operators" / "acme_ops.yaml"
 
 NET = """<ir_version: 8, opset_import: ["": 17, "acme.vision": 1]>

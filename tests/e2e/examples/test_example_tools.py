@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 TOOLS = ROOT / "tests" / "example_tools"
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SAMPLES = ROOT / "examples" / "digits" / "test.npz"

@@ -6,8 +6,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-VENDOR = Path(__file__).parents[1] / "example_vendor"
-DIGITS = Path(__file__).parents[2] / "examples" / "digits"
+VENDOR = Path(__file__).parents[2] / "example_vendor"
+DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 FILE = VENDOR / "src" / "dovetail_acme_npu" / "acme_npu.backend.yaml"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 SAMPLES = ROOT / "examples" / "digits" / "test.npz"
 COMPILE = ("compile", DIGITS, "-o", "out", "--backend")
@@ -79,6 +79,7 @@ def test_its_policy_and_its_cost_table_decide_about_precisions(acme, broken):
     assert precision(folder) == "float32"
 
 
+@pytest.mark.slow
 def test_a_result_that_is_moved_runs(acme):
     acme(*COMPILE, "acme-aot")
     shutil.move("out", "elsewhere")

@@ -14,7 +14,7 @@ import pytest
 from dovetail.planning import Plan
 from onnx import numpy_helper
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGE = "dovetail_example_int8"
 NET = """<ir_version: 8, opset_import: ["": 13]>
 residual (float[BATCH,3,16,16] image) => (float[BATCH,8] scores) <float[8,3,5,5] w1, float[8] b1, float[8,8,3,3] w2,
