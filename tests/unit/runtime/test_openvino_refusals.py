@@ -97,3 +97,13 @@ def test_the_node_that_fails_first_is_named_without_the_counters_of_openvino():
 def test_where_an_exception_of_openvino_comes_from_is_left_out(message, said):
     model = parse("g (float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
     assert str(refusal(RuntimeError(message), "refuses", model)) == f"openvino-cpu refuses {said}"
+
+
+def test_a_convolution_without_groups_is_refused_by_the_engine():
+    """The model is at fault, and no rule of the backend."""
+    ones = ", ".join(["1"] * 36)
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,4,6,6] x) => (y) <
+        float[4,1,3,3] w = {{{ones}}}> {{ [conv] c = Conv<group = 0>(x, w) y = Relu(c) }}""")
+    compiled = dovetail.compile(model, "cpu-bf16", verify=False)
+    assert {node.name: node.backend for node in compiled.plan.nodes}["conv"] == "host"
+    assert not [remark for remark in compiled.plan.remarks if "report it" in remark.why]
