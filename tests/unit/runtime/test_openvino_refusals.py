@@ -1,11 +1,13 @@
 """What OpenVINO refuses costs the node alone, and is said in the same words by every compilation."""
 
 import dovetail
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from dovetail_cpu_bf16.report import refusal
+from onnx import numpy_helper
 
 from .models import parse
 
@@ -107,3 +109,22 @@ def test_a_convolution_without_groups_is_refused_by_the_engine():
     compiled = dovetail.compile(model, "cpu-bf16", verify=False)
     assert {node.name: node.backend for node in compiled.plan.nodes}["conv"] == "host"
     assert not [remark for remark in compiled.plan.remarks if "report it" in remark.why]
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
+def test_values_of_four_bits_stay_out_of_a_region_and_weights_do_not(backend, recwarn):
+    """They failed in every call, and the region ran elsewhere."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (int4[2,3] p, float[2,4] x) => (int4[3,2] q, float[2,2] y) <float s = {0.5}> {
+            [turn] q = Transpose(p) f = DequantizeLinear(w, s) [product] y = MatMul(x, f) }""")
+    weights = np.array([[1, -2], [3, -4], [5, -6], [7, -8]], ml_dtypes.int4)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    data = {"p": np.zeros((2, 3), ml_dtypes.int4), "x": np.ones((2, 4), np.float32)}
+    compiled = dovetail.compile(model, backend, verify=False, data=data)
+    placed = {node.name: node.backend for node in compiled.plan.nodes}
+    assert (placed["turn"], placed["product"]) == ("host", backend)
+    given = np.arange(6).reshape(2, 3).astype(ml_dtypes.int4)
+    results = compiled.run({"p": given, "x": np.ones((2, 4), np.float32)})
+    np.testing.assert_array_equal(results["q"], given.T)
+    np.testing.assert_allclose(results["y"], [[8, -10]] * 2, rtol=0.1)
+    assert not [one for one in recwarn if issubclass(one.category, dovetail.EngineWarning)]
