@@ -222,3 +222,13 @@ def test_integers_that_stay_within_their_types_stay(text):
         m = MatMul(x, w) z = Relu(m) {text} }}"""
     result = dovetail.compile(onnx.parser.parse_model(graph), ["cpu-bf16"], verify=False)
     assert {node.backend for node in result.plan.nodes} == {"cpu-bf16"}
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
+def test_columns_of_wide_integers_keep_their_digits(backend):
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 18]>
+        g (int64[1,1,4] x) => (int64[1,1,2,2] y) <
+        int64[2] image = {2,2}, int64[2] block = {1,1}> { y = Col2Im(x, image, block) }""")
+    numbers = np.array([[[2**40, -(2**33), 3, 2**31]]])
+    result = dovetail.compile(model, backend, verify=False)
+    np.testing.assert_array_equal(result.run({"x": numbers})["y"], numbers.reshape(1, 1, 2, 2))

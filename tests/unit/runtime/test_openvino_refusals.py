@@ -1,11 +1,13 @@
 """What OpenVINO refuses costs the node alone, and is said in the same words by every compilation."""
 
 import dovetail
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from dovetail_cpu_bf16.report import refusal
+from onnx import numpy_helper
 
 from .models import parse
 
@@ -97,3 +99,32 @@ def test_the_node_that_fails_first_is_named_without_the_counters_of_openvino():
 def test_where_an_exception_of_openvino_comes_from_is_left_out(message, said):
     model = parse("g (float[2] x) => (float[2] y) { a = Abs(x) y = Neg(a) }")
     assert str(refusal(RuntimeError(message), "refuses", model)) == f"openvino-cpu refuses {said}"
+
+
+def test_a_convolution_without_groups_is_refused_by_the_engine():
+    """The model is at fault, and no rule of the backend."""
+    ones = ", ".join(["1"] * 36)
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]> g (float[1,4,6,6] x) => (y) <
+        float[4,1,3,3] w = {{{ones}}}> {{ [conv] c = Conv<group = 0>(x, w) y = Relu(c) }}""")
+    compiled = dovetail.compile(model, "cpu-bf16", verify=False)
+    assert {node.name: node.backend for node in compiled.plan.nodes}["conv"] == "host"
+    assert not [remark for remark in compiled.plan.remarks if "report it" in remark.why]
+
+
+@pytest.mark.parametrize("backend", ["cpu-bf16", "cpu-int8"])
+def test_values_of_four_bits_stay_out_of_a_region_and_weights_do_not(backend, recwarn):
+    """They failed in every call, and the region ran elsewhere."""
+    model = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
+        g (int4[2,3] p, float[2,4] x) => (int4[3,2] q, float[2,2] y) <float s = {0.5}> {
+            [turn] q = Transpose(p) f = DequantizeLinear(w, s) [product] y = MatMul(x, f) }""")
+    weights = np.array([[1, -2], [3, -4], [5, -6], [7, -8]], ml_dtypes.int4)
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    data = {"p": np.zeros((2, 3), ml_dtypes.int4), "x": np.ones((2, 4), np.float32)}
+    compiled = dovetail.compile(model, backend, verify=False, data=data)
+    placed = {node.name: node.backend for node in compiled.plan.nodes}
+    assert (placed["turn"], placed["product"]) == ("host", backend)
+    given = np.arange(6).reshape(2, 3).astype(ml_dtypes.int4)
+    results = compiled.run({"p": given, "x": np.ones((2, 4), np.float32)})
+    np.testing.assert_array_equal(results["q"], given.T)
+    np.testing.assert_allclose(results["y"], [[8, -10]] * 2, rtol=0.1)
+    assert not [one for one in recwarn if issubclass(one.category, dovetail.EngineWarning)]

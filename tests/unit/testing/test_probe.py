@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 import dovetail
@@ -235,25 +234,37 @@ def test_a_time_limit_leaves_out_the_rest():
 
 
 MADE = """
-import sys
+import sys, dovetail
+from dovetail_testing.probe.cases import TestedNodes
 from dovetail_testing.probe.probing import probe
-found = probe("onnxruntime-cpu", time_limit=1e-6)
-assert {"Conv", "ai.onnx.ml::LabelEncoder"} < set(found.unfinished)
+{}
 print([name for name in sys.modules if name.startswith("onnx.backend.test.case.node.")])
 """
 
 
-def test_tests_that_a_time_limit_leaves_out_are_not_made():
+@pytest.mark.parametrize(
+    ("script", "made"),
+    [
+        ("assert 'Conv' in probe('onnxruntime-cpu', time_limit=1e-6).unfinished", set()),
+        ("assert list(TestedNodes(dovetail.load_plugins(), 26, ['Sign']))", {"sign"}),
+    ],
+    ids=["behind the time limit", "of other operators"],
+)
+def test_tests_that_are_not_tried_are_not_made(script, made):
     """Making all of onnx's node tests takes longer than a short limit."""
-    ran = subprocess.run([sys.executable, "-c", MADE], capture_output=True, text=True, check=True)
-    made = ast.literal_eval(ran.stdout)
-    assert all(name.startswith("onnx.backend.test.case.node.ai_onnx") for name in made)
+    ran = subprocess.run([sys.executable, "-c", MADE.format(script)], capture_output=True, text=True, check=True)
+    modules = [name.rpartition(".")[2] for name in ast.literal_eval(ran.stdout) if ".ai_onnx_" not in name]
+    assert made <= set(modules) and len(modules) <= 3 * len(made)
 
 
-def test_tests_are_made_in_the_order_of_onnx():
-    made = [case.name for case in node_cases()]
-    assert made == [test.name for test in load_model_tests(kind="node")]
-    assert [case.name for case in chain.from_iterable(node_tests())] == made
+@pytest.mark.slow
+def test_every_test_of_an_operator_is_in_a_module_that_mentions_it():
+    tests = node_tests()
+    cases = {module: tests.cases(module) for module in tests.modules()}
+    assert {case.name for case in node_cases()} == {test.name for test in load_model_tests(kind="node")}
+    for operator in {case.operator for case in node_cases()}:
+        found = {module for module, made in cases.items() if any(case.operator == operator for case in made)}
+        assert found <= set(tests.modules([operator])), operator
 
 
 def test_machines_leave_time_to_read_what_they_found(monkeypatch, tmp_path):

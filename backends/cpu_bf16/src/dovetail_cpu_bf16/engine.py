@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.plugin import Availability, Reads, RegionModel
+import onnx_ir as ir
+from dovetail.plugin import Availability, EngineError, Reads, RegionModel
 from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
 
 from dovetail_cpu_bf16.float32_marks import write_marked
@@ -81,7 +82,17 @@ class OpenVinoCpu(ConvertingEngine):
         Raises:
             EngineError: OpenVINO rejects the region; names the node if OpenVINO does.
         """
+        self._refuse_packed(region.model)
         return self._load(region, options, _CONFIGURATION)
+
+    def _refuse_packed(self, region: Model) -> None:
+        """Refuse inputs and outputs with less than a byte an element: OpenVINO's Python binding has no such tensors."""
+        for value in (*region.graph.inputs, *region.graph.outputs):
+            if value.dtype is None or value.dtype == ir.DataType.STRING or value.dtype.itemsize >= 1:
+                continue
+            node = value.producer() or next((use.node for use in value.uses()), None)
+            why = f"its Python binding has no tensors of {value.dtype.name.lower()}, which '{value.name}' is"
+            raise EngineError(f"{self.name} refuses the region: {why}", node=node.name or "" if node else "")
 
     def _load(
         self, region: RegionModel, options: Mapping[str, object], configuration: Mapping[str, object]

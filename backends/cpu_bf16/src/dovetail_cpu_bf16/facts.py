@@ -122,7 +122,7 @@ def channel_multiplier(node: ir.Node) -> int | None:
     group = node.attributes.get_int("group", 1)
     if group == 1:
         return 1
-    if shape is None or not isinstance(shape[0], int):
+    if shape is None or not isinstance(shape[0], int) or group < 1:
         return None
     return shape[0] // group if shape[1] == 1 else 1
 

@@ -106,7 +106,8 @@ _LOWEST_IR = 8  # supported by all readers of initializers that are not inputs
 
 def node_cases() -> tuple[Case, ...]:
     """Return the node tests of the installed onnx, each with its operator."""
-    return tuple(case for part in node_tests() for case in part)
+    tests = node_tests()
+    return tuple(case for module in tests.modules() for case in tests.cases(module))
 
 
 @lru_cache(maxsize=1)
@@ -116,44 +117,45 @@ def node_tests() -> NodeTests:
 
 
 class NodeTests:
-    """The node tests of the installed onnx, in parts that are made when they are asked for.
-
-    Importing a module of onnx makes its tests; all of them take seconds.
-    """
+    """The node tests of the installed onnx. Importing one of its modules makes its tests; all of them take seconds."""
 
     def __init__(self) -> None:
         from onnx.backend.test.case import node
 
-        self._modules = list(_modules_in(node))
+        self._texts = dict(_modules_in(node))
         self._made = node._NodeTestCases
-        self._parts: list[tuple[Case, ...]] = []
-        self._taken = 0  # of the tests that onnx made
+        self._taken = 0  # of these
+        self._cases: dict[str, tuple[Case, ...]] = {}
 
-    def __len__(self) -> int:
-        return len(self._modules)
+    def modules(self, operators: Collection[str] = ()) -> list[str]:
+        """Return the modules with tests about some operators, by default all; some may only mention them."""
+        names = [re.escape(operator.rpartition("::")[2]) for operator in operators]
+        mention = re.compile(rf"\b(?:{'|'.join(names)})\b")
+        return [name for name, text in self._texts.items() if not names or mention.search(text)]
 
-    def __iter__(self) -> Iterator[tuple[Case, ...]]:
-        for number, module in enumerate(self._modules):
-            if number == len(self._parts):
-                self._parts.append(self._cases_of(module))
-            yield self._parts[number]
-
-    def _cases_of(self, module: str) -> tuple[Case, ...]:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # onnx computes overflows on purpose
-            importlib.import_module(module)
-        tests = self._made[self._taken :]
-        self._taken = len(self._made)
-        operators = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
-        return tuple(Case("nodes", test.name, _operator(test.name, operators), _Maker(test)) for test in tests)
+    def cases(self, module: str) -> tuple[Case, ...]:
+        """Return the tests of a module, and of what was imported before without being asked for."""
+        if module not in self._cases:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # onnx computes overflows on purpose
+                importlib.import_module(module)
+            tests = self._made[self._taken :]
+            self._taken = len(self._made)
+            only = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
+            made = (Case("nodes", test.name, _operator(test.name, only), _Maker(test)) for test in tests)
+            self._cases[module] = tuple(made)
+        return self._cases[module]
 
 
-def _modules_in(package: ModuleType) -> Iterator[str]:
-    """Yield the names of a package's modules, in the order in which onnx imports them."""
+def _modules_in(package: ModuleType) -> Iterator[tuple[str, str]]:
+    """Yield the names and texts of a package's modules, in the order in which onnx imports them."""
+    folder = Path(package.__path__[0])
     for _, name, is_package in pkgutil.iter_modules(package.__path__):
-        yield f"{package.__name__}.{name}"
+        full = f"{package.__name__}.{name}"
+        file = folder / name / "__init__.py" if is_package else folder / f"{name}.py"
+        yield full, file.read_text(encoding="utf-8")
         if is_package:
-            yield from _modules_in(importlib.import_module(f"{package.__name__}.{name}"))
+            yield from _modules_in(importlib.import_module(full))
 
 
 class _Maker:

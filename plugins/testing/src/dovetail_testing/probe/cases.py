@@ -69,23 +69,26 @@ class TestedNodes:
         self._plugins, self._opset, self._named = plugins, opset, operators
         schemas = onnx.defs.get_all_schemas()
         self.known = frozenset(operator_name(schema.domain, schema.name) for schema in schemas)
+        self._modules = node_tests().modules(operators)
         self._parts: list[list[ProbeCase]] = []
         for operator in operators:
             if operator not in self.known:
                 raise _no_test(operator, self.known)
 
     def __len__(self) -> int:
-        return len(node_tests())
+        return len(self._modules)
 
     def __iter__(self) -> Iterator[list[ProbeCase]]:
-        for number, tests in enumerate(node_tests()):
+        tested = set[str]()
+        for number, module in enumerate(self._modules):
+            tests = node_tests().cases(module)
             if number == len(self._parts):
                 self._parts.append([case for test in tests for case in self._cases(test)])
             yield self._parts[number]
-        tested = {test.operator for tests in node_tests() for test in tests}
+            tested.update(test.operator for test in tests)
         for operator in self._named:
             if operator not in tested:
-                raise _no_test(operator, tested)
+                raise _no_test(operator, self.known - {operator})
 
     def _cases(self, test: Case) -> Iterator[ProbeCase]:
         import onnx
