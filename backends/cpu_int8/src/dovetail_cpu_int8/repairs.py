@@ -36,7 +36,8 @@ def repair_low_precision(model: ov.Model) -> None:
     - a MatMul whose result has a scale per column in front of a FakeQuantize, if another MatMul reads that: computing
       all of them together gives any numbers;
     - a Concat that is quantized for a MatMul: OpenVINO quantizes the operands of the Concat, each in its own scale, and
-      refuses the MatMul over them.
+      refuses the MatMul over them;
+    - a Concat that is quantized to signed integers: a convolution of these is several steps off on some CPUs.
 
     A product of low precision that has no bias gets one that changes nothing (`_add_bias`).
 
@@ -49,7 +50,7 @@ def repair_low_precision(model: ov.Model) -> None:
     multiplied = _reaching_matmul(operations)
     for node in operations:
         kind = node.get_type_name()
-        fused = kind == "Concat" and _is_quantized_for(node, multiplied)
+        fused = kind == "Concat" and (_is_quantized_for(node, multiplied) or _is_quantized_with_sign(node))
         if kind in _FORKED:
             _fork(node)
         elif fused or any(applies(node) for applies in _BARRED.get(kind, ())):
@@ -145,6 +146,18 @@ def _reaching_matmul(operations: list[ov.Node]) -> set[str]:
 def _is_quantized_for(node: ov.Node, multiplied: set[str]) -> bool:
     readers = [port.get_node() for port in node.output(0).get_target_inputs()]
     return any(reader.get_type_name() == "FakeQuantize" and reader.get_name() in multiplied for reader in readers)
+
+
+def _is_quantized_with_sign(node: ov.Node) -> bool:
+    """Check whether a FakeQuantize gives signed integers of the result."""
+    for port in node.output(0).get_target_inputs():
+        reader = port.get_node()
+        if reader.get_type_name() != "FakeQuantize":
+            continue
+        lowest = reader.input_value(3).get_node()
+        if lowest.get_type_name() == "Constant" and lowest.data.min() < 0:
+            return True
+    return False
 
 
 def _is_scaled_across_rows(node: ov.Node) -> bool:
