@@ -257,6 +257,21 @@ def test_tests_that_are_not_tried_are_not_made(script, made):
     assert made <= set(modules) and len(modules) <= 3 * len(made)
 
 
+IMPORTED = """
+from onnx.backend.test.case.node import abs, relu
+from dovetail_testing.suites import node_tests
+tests = node_tests()
+tests.cases("onnx.backend.test.case.node.neg")
+print([case.name for module in tests.modules(["Relu"]) for case in tests.cases(module) if case.operator == "Relu"])
+"""
+
+
+def test_tests_that_others_have_made_are_found_among_those_of_their_operator():
+    """A program may import onnx's tests itself, and then ask for those of one operator."""
+    ran = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True)
+    assert "test_relu" in ast.literal_eval(ran.stdout)
+
+
 @pytest.mark.slow
 def test_every_test_of_an_operator_is_in_a_module_that_mentions_it():
     tests = node_tests()

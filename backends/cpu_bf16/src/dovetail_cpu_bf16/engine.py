@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import onnx_ir as ir
 from dovetail.plugin import Availability, EngineError, Reads, RegionModel
 from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_bfloat16
 
@@ -87,6 +86,8 @@ class OpenVinoCpu(ConvertingEngine):
 
     def _refuse_packed(self, region: Model) -> None:
         """Refuse inputs and outputs with less than a byte an element: OpenVINO's Python binding has no such tensors."""
+        import onnx_ir as ir
+
         for value in (*region.graph.inputs, *region.graph.outputs):
             if value.dtype is None or value.dtype == ir.DataType.STRING or value.dtype.itemsize >= 1:
                 continue

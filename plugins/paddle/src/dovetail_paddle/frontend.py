@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Request
 
 
-OPTION = "keep-unknown"
-"""Name of the option in a request for keeping unknown operators."""
-
-
 class PaddleFrontend(Frontend):
     """Reads programs with their parameters, in a file of the same name with the suffix `.pdiparams`."""
 
@@ -86,6 +82,8 @@ class _KeepUnknownOption(Option):
         """Add the option to the request."""
         if not keywords.get("keep_unknown"):
             return request
+        from dovetail_paddle.lowering.lower_paddle import OPTION
+
         return replace(request, options={**request.options, OPTION: self.recorded(keywords)})
 
     def words(self, command: str, recorded: Mapping[str, Any]) -> Sequence[str]:

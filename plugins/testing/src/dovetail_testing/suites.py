@@ -116,6 +116,9 @@ def node_tests() -> NodeTests:
     return NodeTests()
 
 
+_OF_OTHERS = ""
+
+
 class NodeTests:
     """The node tests of the installed onnx. Importing one of its modules makes its tests; all of them take seconds."""
 
@@ -128,23 +131,31 @@ class NodeTests:
         self._cases: dict[str, tuple[Case, ...]] = {}
 
     def modules(self, operators: Collection[str] = ()) -> list[str]:
-        """Return the modules with tests about some operators, by default all; some may only mention them."""
+        """Return the modules with tests about some operators, by default all; some may only mention them.
+
+        The last one stands for those that others in this process imported, whose tests are of any operator.
+        """
         names = [re.escape(operator.rpartition("::")[2]) for operator in operators]
         mention = re.compile(rf"\b(?:{'|'.join(names)})\b")
-        return [name for name, text in self._texts.items() if not names or mention.search(text)]
+        return [*(name for name, text in self._texts.items() if not names or mention.search(text)), _OF_OTHERS]
 
     def cases(self, module: str) -> tuple[Case, ...]:
-        """Return the tests of a module, and of what was imported before without being asked for."""
+        """Return the tests of a module."""
+        if module not in self._cases or module == _OF_OTHERS:
+            self._cases[_OF_OTHERS] = self._cases.get(_OF_OTHERS, ()) + self._new()
         if module not in self._cases:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # onnx computes overflows on purpose
                 importlib.import_module(module)
-            tests = self._made[self._taken :]
-            self._taken = len(self._made)
-            only = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
-            made = (Case("nodes", test.name, _operator(test.name, only), _Maker(test)) for test in tests)
-            self._cases[module] = tuple(made)
+            self._cases[module] = self._new()
         return self._cases[module]
+
+    def _new(self) -> tuple[Case, ...]:
+        """Return the tests that were made since the last call."""
+        tests = self._made[self._taken :]
+        self._taken = len(self._made)
+        only = {test.name: _only_operator(cast("onnx.ModelProto", test.model)) for test in tests}
+        return tuple(Case("nodes", test.name, _operator(test.name, only), _Maker(test)) for test in tests)
 
 
 def _modules_in(package: ModuleType) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,6 @@ from dovetail.ir import gc_paused
 from dovetail.passes import Pass
 from dovetail.text import pluralize, printable
 
-from dovetail_paddle.frontend import OPTION
 from dovetail_paddle.lowering.graphs import NO_RULE, lower_model
 from dovetail_paddle.lowering.op import place_of
 from dovetail_paddle.pd_graph import PD_OP
@@ -21,6 +20,9 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Context
 
+
+OPTION = "keep-unknown"
+"""Name of the option in a request for keeping unknown operators."""
 
 _SHOWN = 20
 _ADD = (
