@@ -83,6 +83,14 @@ MODELS = {  # operators, as (type, inputs, attributes), and constants; the input
     ),
 }  # fmt: skip
 KEPT = {  # two signed operands have exact kernels, and no kernel has a signed first and an unsigned second one
+    "QLinearMatMul of signed data whose type nothing declares": (
+        [
+            ("com.microsoft::QLinearGlobalAveragePool", ["signed4", "xs", "zero8", "ys", "zero8"], {}),
+            ("Flatten", ["y0"], {}),
+            ("QLinearMatMul", ["y1", "ys", "zero8", "w", "ws", "z", "ys", "zero8"], {}),
+        ],
+        {"w": WEIGHT[:2], "z": ZERO, "ys": np.float32(0.01)},
+    ),
     "signed data": ([("MatMulInteger", ["signed", "w"], {})], {"w": WEIGHT}),
     "signed data and results": (
         [("QLinearMatMul", ["signed", "xs", "z", "w", "ws", "z", "ys", "z"], {})],

@@ -19,15 +19,16 @@ if TYPE_CHECKING:
 
 
 class _Ports(NamedTuple):
-    """Indices of inputs of an operator: a weight, its zero point, its scale, and what it is multiplied with.
+    """Indices of inputs of an operator: a weight, its zero point, its scale, what it is multiplied with, and its zero.
 
-    The scale is None if there is none, and so is the last one if it is quantized to uint8 by the operator itself.
+    The scale is None if there is none, and so are the last two if the operator itself quantizes that to uint8.
     """
 
     weight: int
     zero_point: int
     scale: int | None
     activation: int | None
+    activation_zero: int | None = None
 
 
 _Readers: TypeAlias = "Mapping[tuple[str, str], tuple[_Ports, ...]]"
@@ -36,17 +37,17 @@ _DEQUANTIZE = (_Ports(0, 2, 1, None),)
 _READERS: _Readers = {
     ("", "DequantizeLinear"): _DEQUANTIZE,
     (_MICROSOFT, "DequantizeLinear"): _DEQUANTIZE,
-    ("", "MatMulInteger"): (_Ports(1, 3, None, 0),),
-    ("", "QLinearConv"): (_Ports(3, 5, 4, 0),),
-    (_MICROSOFT, "QLinearConv"): (_Ports(3, 5, 4, 0),),
-    ("", "QLinearMatMul"): (_Ports(3, 5, 4, 0),),
+    ("", "MatMulInteger"): (_Ports(1, 3, None, 0, 2),),
+    ("", "QLinearConv"): (_Ports(3, 5, 4, 0, 2),),
+    (_MICROSOFT, "QLinearConv"): (_Ports(3, 5, 4, 0, 2),),
+    ("", "QLinearMatMul"): (_Ports(3, 5, 4, 0, 2),),
     (_MICROSOFT, "DynamicQuantizeLSTM"): (_Ports(1, 9, 8, None), _Ports(2, 11, 10, None)),
     (_MICROSOFT, "DynamicQuantizeMatMul"): (_Ports(1, 3, 2, None),),
-    (_MICROSOFT, "MatMulIntegerToFloat"): (_Ports(1, 5, 3, 0),),
-    (_MICROSOFT, "QAttention"): (_Ports(1, 7, 4, 0),),
-    (_MICROSOFT, "QGemm"): (_Ports(3, 5, 4, 0),),
+    (_MICROSOFT, "MatMulIntegerToFloat"): (_Ports(1, 5, 3, 0, 4),),
+    (_MICROSOFT, "QAttention"): (_Ports(1, 7, 4, 0, 6),),
+    (_MICROSOFT, "QGemm"): (_Ports(3, 5, 4, 0, 2),),
     # ConvInteger multiplies the other way round: its weights are the unsigned operand, and int8 data saturates.
-    ("", "ConvInteger"): (_Ports(0, 2, None, 1),),
+    ("", "ConvInteger"): (_Ports(0, 2, None, 1, 3),),
 }
 _SMALL = 64  # two products of 255 and 64 fit into 16 bits with a sign
 _OFFSET = 128
@@ -106,8 +107,9 @@ def _ports_of(node: ir.Node, readers: _Readers) -> tuple[_Ports, ...]:
     """Return the ports of a node whose products saturate if the weight is int8."""
     every = readers.get(("" if node.domain == "ai.onnx" else node.domain, node.op_type), ())
     for ports in every:
-        other = None if ports.activation is None else _input(node, ports.activation)
-        if other is not None and other.dtype is not None and other.dtype.name != "UINT8":
+        # A zero point has the type of what it belongs to, which may be unknown behind operators of ONNX Runtime.
+        others = [_input(node, port) for port in (ports.activation, ports.activation_zero) if port is not None]
+        if any(other is not None and other.dtype is not None and other.dtype.name != "UINT8" for other in others):
             return ()  # two signed operands
     return every
 
