@@ -138,7 +138,8 @@ def engine_from_cache(
     cache = ENGINES.open()
     if cache is None:
         return build(folder), False
-    found = cache.find(key)
+    again = "an engine that was kept is built again"
+    found = cache.find(key, damaged=lambda entry: note(f"{again}: {entry} is damaged"))
     if found is not None:
         entry = found[0]
         try:
@@ -149,7 +150,7 @@ def engine_from_cache(
             return engine, True
         except (EngineError, OSError) as error:
             why = error.message if isinstance(error, EngineError) else f"{entry}: {error}"
-            note(f"an engine that was kept is built again: {why}")
+            note(f"{again}: {why}")
             cache.drop(key)
     engine = build(folder)
 

@@ -123,18 +123,22 @@ class FolderCache:
             return f"{self.folder} {other}"
         return ""
 
-    def find(self, key: str, part: str = "") -> tuple[Path, dict[str, Any]] | None:
+    def find(
+        self, key: str, part: str = "", damaged: Callable[[Path], None] = lambda _: None
+    ) -> tuple[Path, dict[str, Any]] | None:
         """Return the folder of an entry's files and its facts; None if there is none. A damaged one is removed.
 
         Args:
             key: Its digest.
             part: See `store`.
+            damaged: Called with the entry before it is removed.
         """
         name = _name(key, part)
         entry, record = self.folder / name, EntryRecord.read(self.folder / name, name)
         if record is None:
             return None
         if not record.is_whole(entry):
+            damaged(entry)
             self._drop(name)
             return None
         with contextlib.suppress(OSError):
