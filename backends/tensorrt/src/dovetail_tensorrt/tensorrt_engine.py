@@ -101,10 +101,25 @@ class TensorRTEngine(Emitter):
             _say_what_is_open(region, error.message, error.hint)
             return Artifact(node=call)
         except EngineError as error:
+            if isinstance(error, ParserRefusal) and _lacks_plugins(region, error):
+                _say_that_nothing_is_built(ctx, error)
+                return Artifact(node=call)
             if not isinstance(error, ParserRefusal) and error.node not in region.nodes:
                 error.node = last_of_unbuildable(region.model, found, profile.bounds, target)
             raise _refusal(region, error, found) from error
         return Artifact((ENGINE, DESCRIPTION), call)
+
+
+def _lacks_plugins(region: EmittedRegion, error: ParserRefusal) -> bool:
+    """Check whether all that the parser refuses are plugins, which the program that builds the engine registers."""
+    import onnx
+
+    plugins = {
+        node.name
+        for node in region.model.nodes()
+        if node.domain in ("", "TRT") and not onnx.defs.has(node.op_type, node.domain)
+    }
+    return all(one.node in plugins for one in error.errors)
 
 
 def _say_that_nothing_is_built(ctx: Context | None, error: DovetailError) -> None:
