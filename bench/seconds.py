@@ -7,7 +7,8 @@ FOLDER keeps the models that are made: `growth.py`'s graphs of 300 to 30,000 nod
 BERT-base with random weights, a single Relu, and one Add for each of 20,000 initializers. A row is a process of ours
 and one of each peer, in turns; the least of each counts, which changes least on a shared machine.
 
-    float16       gpu-fp16 without data; the peers are the converters of ONNX Runtime and of onnxconverter-common
+    float16       gpu-fp16 without data; the peers are the converters of ONNX Runtime and of
+                  onnxconverter-common, if that is installed
     cpu-int8      with four samples, all corrections, and the comparison of the result with its original; the peer is
                   quantize_static on the same samples, after its own preprocessing, which compares nothing
     integers      backends for other devices with the same samples; the peer is gpu-fp16 with them
@@ -33,6 +34,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from converters import installed
 from measure import table
 from onnx import TensorProto, helper, numpy_helper
 
@@ -133,7 +135,8 @@ def rows_of(group: str, nets: Nets) -> Iterator[Row]:
         return "compile", model, "--backend", backend, *given, "-o", OUT
 
     def converted(model: Path) -> dict[str, tuple[object, ...]]:
-        return {name: (sys.executable, BENCH / "converters.py", name, model, OUT) for name in CONVERTERS}
+        there = [name for name in CONVERTERS if installed(name, sys.executable)]
+        return {name: (sys.executable, BENCH / "converters.py", name, model, OUT) for name in there}
 
     if group == "float16":
         for nodes in (300, 3_000, 10_000, 30_000):

@@ -144,7 +144,7 @@ def effects_at_outputs(
 
     work, inputs = _with_errors(exact, names)
     outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
-    executor = RegionExecutor(work, engines, regions=slices(work.graph))
+    executor = RegionExecutor(work, engines, {"share_weights": True}, regions=slices(work.graph))
     found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
     for number, (feeds, _) in enumerate(islice(batches(original, data, exact), most), start=1):
         feeds = fitted(exact, feeds)
