@@ -24,7 +24,7 @@ STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "joi
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """A transformation or analysis of a model. A subclass is a frozen dataclass whose fields are its options.
+    """A transformation or analysis of a model. A subclass with options is a frozen dataclass whose fields they are.
 
     The model is valid before and after `run`. A pass is stateless: its results go into the model, into remarks, or into
     an analysis.

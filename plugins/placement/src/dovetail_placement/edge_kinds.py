@@ -181,7 +181,6 @@ class Facts:
         return cls(facts_of(ctx.registry))
 
 
-@dataclass(frozen=True)
 class MarkEdgeKinds(Pass):
     """Annotate every node and value with its kind: data, index or shape.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,7 +47,6 @@ _FEW = 16  # samples
 _ByUse = Mapping[tuple[int, str], QuantizedForm]
 
 
-@dataclass(frozen=True)
 class Calibrate(Pass):
     """Find scale and zero point of every value that is computed or read in a quantized format.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-@dataclass(frozen=True)
 class Quantize(Pass):
     """Insert the conversions of quantized values, and store weights in integers.
 

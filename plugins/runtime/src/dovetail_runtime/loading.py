@@ -47,7 +47,6 @@ class LoadTrial:
     untried: str = ""
 
 
-@dataclass(frozen=True)
 class Load(Pass):
     """Load every region on the first engine of its backend, and refuse the nodes that the engine rejects.
 

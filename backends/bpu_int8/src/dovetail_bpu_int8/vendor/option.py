@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +168,6 @@ class BpuOption(Option):
 BPU = BpuOption()
 
 
-@dataclass(frozen=True)
 class VendorNotes(Pass):
     """Emit remarks for settings of hb_mapper and hb_compile files that are ignored or handled differently.
 

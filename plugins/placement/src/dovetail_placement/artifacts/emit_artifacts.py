@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, used_values
@@ -95,7 +95,6 @@ def _remove_unread_weights(model: Model) -> None:
             del model.graph.initializers[name]
 
 
-@dataclass(frozen=True)
 class EmitArtifacts(Pass):
     """Run the emitters that backends name under `emit: {artifacts: [...]}`, on regions or on the whole model.
 

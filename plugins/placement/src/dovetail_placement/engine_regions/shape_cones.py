@@ -138,7 +138,6 @@ def read_outside_alone(
 _PARTITIONER = "engine-regions"
 
 
-@dataclass(frozen=True)
 class CopyShapeCones(Pass):
     """Copy the nodes that compute integers from extents to the side of a border that reads the integers.
 

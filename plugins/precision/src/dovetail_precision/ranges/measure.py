@@ -99,7 +99,6 @@ FILE = "ranges.json"
 _RANGES = "dovetail.ranges"
 
 
-@dataclass(frozen=True)
 class MeasureRanges(Pass):
     """Run the model on the data and record the range of every value.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.record import RefinementRecord
 
 
-@dataclass(frozen=True)
 class CorrectBiases(Pass):
     """Add to biases the mean error that quantization causes.
 
@@ -257,7 +255,6 @@ _RESERVED = "dovetail.reserved_bias"
 _AT = 2
 
 
-@dataclass(frozen=True)
 class ReserveBiases(Pass):
     """Give layers without a bias one of zeros, if biases are going to be corrected.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +29,6 @@ _CHECKED = 1 << 20  # numbers of a replayed weight
 _ALIKE = 0.5  # of the energy of a weight, which the error of its integers stays below
 
 
-@dataclass(frozen=True)
 class FeedBackErrors(Pass):
     """Round the weights of products channel by channel, so that later ones compensate for the errors of earlier ones.
 

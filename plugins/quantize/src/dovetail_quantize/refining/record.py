@@ -7,7 +7,6 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -226,7 +225,6 @@ class RefinementRecord:
         plan.summary[RECORD] = entry
 
 
-@dataclass(frozen=True)
 class RecordRefinements(Pass):
     """Record the refinements in the plan, and save their data-dependent results in a file next to it.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.record import RefinementRecord
 
 
-@dataclass(frozen=True)
 class RoundWeights(Pass):
     """Round every element of a quantized weight down or up, to minimize the error of its layer's output.
 

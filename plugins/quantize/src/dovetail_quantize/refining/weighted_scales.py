@@ -5,7 +5,6 @@ Source: the importance matrix of Kawrakow in llama.cpp, 2024.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.block_products import BlockProduct
 
 
-@dataclass(frozen=True)
 class WeighScales(Pass):
     """Weight squared errors of weights in blocks by the energy of the channels that they are multiplied with.
 
