@@ -210,6 +210,12 @@ def lifted_scale(value: ir.Value) -> SourceScale | None:
     return value.meta.data.get(_LIFTED)
 
 
+def lifted_values(graph: ir.Graph) -> list[tuple[ir.Value, SourceScale]]:
+    """Return the values of a graph whose conversions were lifted from it, each with the scale that these had."""
+    values = [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
+    return [(value, scale) for value in values if (scale := lifted_scale(value)) is not None]
+
+
 def set_lifted_scale(value: ir.Value, scale: SourceScale) -> None:
     """Let a value have the scale of conversions that leave the graph."""
     value.meta[_LIFTED] = scale
