@@ -14,7 +14,6 @@ from dovetail.plugin import Option, Outcome, Policy
 from dovetail_commands.request import command_text
 
 from dovetail_verify.arguments import GOALS, add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
-from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, CompileJob, Phase, Trial
@@ -257,9 +256,12 @@ def _order(keywords: Mapping[str, Any]) -> str:
         UsageError: The criterion is unknown.
     """
     given = keywords.get("layers")
-    by = ORDERS[0] if given is True else given or ""
-    if by:
-        check_order(by)
+    if not given:
+        return ""
+    from dovetail_verify.layers import ORDERS, check_order
+
+    by = ORDERS[0] if given is True else given
+    check_order(by)
     return by
 
 
