@@ -67,7 +67,8 @@ class RuleEntry:
             if drops(value) and key not in self.met:
                 near = near_miss(key, [name for name, node in self.keys.items() if not drops(node)])
                 raise value.error(f"there is no '{key}' of {what} below to drop{near}")
-        return replace(self, keys={key: value for key, value in self.keys.items() if not drops(value)})
+        kept = {key: value for key, value in self.keys.items() if not drops(value)}
+        return replace(self, keys=kept) if len(kept) < len(self.keys) else self
 
 
 def parse_unlisted(node: Node) -> RuleEntry:

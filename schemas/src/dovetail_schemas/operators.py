@@ -91,6 +91,7 @@ def is_operator(domain: str, op_type: str) -> bool:
     return not names or op_type in names or not _domain(domain) and op_type in _OF_RUNTIME
 
 
+@lru_cache(maxsize=64)
 def operator_names(domain: str) -> frozenset[str]:
     """Return all operators of a domain; empty if onnx does not know it."""
     return frozenset(_catalog().get(_domain(domain), {}))
