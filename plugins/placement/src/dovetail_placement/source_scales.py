@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -21,8 +21,7 @@ _LIFTED = "dovetail.source_scale"
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
-@dataclass(frozen=True, slots=True)
-class SourceScale:
+class SourceScale(NamedTuple):
     """How the source model holds a value in integers.
 
     Attributes:

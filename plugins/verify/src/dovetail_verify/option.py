@@ -128,13 +128,14 @@ class VerifyResult(Option):
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
         """Record which data the result is of, and what was said of the preparation."""
-        from dovetail_verify.held_out import divided, record_use
         from dovetail_verify.preparation import PreparationCheck
 
         prepared = job.ctx.kept.get(PreparationCheck)
         compiled.plan.remarks += prepared.remarks if prepared is not None else ()
         if job.request.data is None or not _learns(job):
             return
+        from dovetail_verify.held_out import divided, record_use
+
         given, split = job.request.data, None
         if _divides(job):
             split = divided(job).split
