@@ -12,7 +12,12 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 DISTRIBUTION = "dovetail-core"
 """The name that core is installed by; another project owns `dovetail` in the public index."""
@@ -101,6 +106,21 @@ class InstalledDistributions:
 def entry_points(group: str) -> list[tuple[EntryPoint, Distribution]]:
     """Return the entry points of a group that are installed now; see `InstalledDistributions.entry_points`."""
     return InstalledDistributions().entry_points(group)
+
+
+def package_folder(package: str | ModuleType) -> Traversable:
+    """Return the folder of a package, in whose files its data is.
+
+    Raises:
+        ImportError: There is no such package.
+    """
+    module = importlib.import_module(package) if isinstance(package, str) else package
+    origin = module.__spec__.origin if module.__spec__ else None
+    if origin is not None and os.path.isfile(origin):
+        return Path(origin).parent
+    from importlib import resources  # slow to import, and needed for packages in archives alone
+
+    return resources.files(module)
 
 
 def version_of(distribution: str) -> str:

@@ -4,7 +4,14 @@ import zipfile
 from importlib import metadata
 
 import pytest
-from dovetail.installed import EntryPoint, InstalledDistributions, entry_points, required_by, version_of
+from dovetail.installed import (
+    EntryPoint,
+    InstalledDistributions,
+    entry_points,
+    package_folder,
+    required_by,
+    version_of,
+)
 
 
 def test_all_that_is_installed_here_reads_as_in_python_itself():
@@ -81,3 +88,19 @@ def test_what_is_not_installed_has_no_version():
 def test_a_target_of_another_form_is_named():
     with pytest.raises(ImportError, match="entry point 'x' names 'a file.py', which is no module:attribute"):
         EntryPoint("x", "a file.py").load()
+
+
+@pytest.mark.parametrize("archived", [False, True], ids=["folder", "archive"])
+def test_files_of_a_package_are_found_in_a_folder_and_in_an_archive(archived, tmp_path, monkeypatch):
+    package = "acme_archived" if archived else "acme_plain"
+    files = {f"{package}/__init__.py": "", f"{package}/data.yaml": "a: 1\n"}
+    if archived:
+        with zipfile.ZipFile(tmp_path / "packages.zip", "w") as opened:
+            for name, text in files.items():
+                opened.writestr(name, text)
+    else:
+        (tmp_path / package).mkdir()
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "packages.zip" if archived else tmp_path)
+    assert package_folder(package).joinpath("data.yaml").read_text() == "a: 1\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from dovetail.errors import DovetailError
-from dovetail.installed import required_by
+from dovetail.installed import package_folder, required_by
 from dovetail.planning.placement import HOST
 from dovetail.plugin import renamed
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
@@ -388,12 +388,10 @@ def _attribute(target: str) -> Any:
 
 
 def _resource(target: str) -> Traversable:
-    from importlib import resources
-
     if Path(target).is_absolute():
         return Path(target)
     package, _, path = target.partition(":")
-    found = resources.files(package).joinpath(*path.split("/"))
+    found = package_folder(package).joinpath(*path.split("/"))
     if not found.is_file():
         raise FileNotFoundError(f"{package} holds no file {path}")
     return found
