@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -71,8 +72,6 @@ class PluginSet:
             return {}
         owner = self.registry.backend.entry(backend).owner
         if names_file(owner):
-            import hashlib  # slow to import, and used by few commands of those that load plugins
-
             digest = hashlib.sha256(seen(Path(owner)).read_bytes()).hexdigest()
             return {"distribution": Path(owner).name, "sha256": digest, "path": owner}
         brought = next((f"{owner} {r.version}" for r in self.plugins if r.distribution == owner and r.version), "")
