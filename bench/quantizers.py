@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,5 +120,13 @@ def kernels(model: Path, folder: Path) -> Counter[str]:
     return Counter(node.op_type for node in onnx.load(folder / "optimized.onnx", load_external_data=False).graph.node)
 
 
+def _run_static(model: str, data: str, target: str) -> None:
+    """quantize_static with its preprocessing and a scale for each channel, from a folder of samples to a file."""
+    feeds = [dict(np.load(file)) for file in sorted(Path(data).iterdir())]
+    with tempfile.TemporaryDirectory() as folder:
+        made = quantize_static(prepared(Path(model), Path(folder)), feeds, Path(folder), "MinMax", True)
+        made.replace(target)
+
+
 if __name__ == "__main__":
-    _run_nncf(*sys.argv[2:])
+    {"nncf": _run_nncf, "static": _run_static}[sys.argv[1]](*sys.argv[2:])

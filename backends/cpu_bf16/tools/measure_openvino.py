@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import json
 import sys
 from pathlib import Path
 
 import numpy as np
-from dovetail.plugin import spawn_context
+from dovetail.plugin import Tool, ToolEndedError
 from node_tests import BF16, Case, cases
 
 SECONDS = 20
@@ -29,67 +30,43 @@ def main() -> None:
     parser.add_argument("results", type=Path)
     parser.add_argument("--only", help="one operator type")
     options = parser.parse_args()
-    todo = [case for case in cases() if options.only in (None, case.model.graph.node[0].op_type)]
-    worker, failures = Worker(), collections.Counter()
+    todo = [n for n, case in enumerate(_cases()) if options.only in (None, case.model.graph.node[0].op_type)]
+    failures: collections.Counter[tuple[str, str, str]] = collections.Counter()
+    worker = Tool.start(__file__, title="OpenVINO", timeout=SECONDS)
     with options.results.open("w") as out:
-        for number, case in enumerate(todo):
-            outcome, detail = worker.ask(case)
+        for done, number in enumerate(todo, start=1):
+            case = _cases()[number]
+            try:
+                outcome, detail = worker.ask("outcome_of", number=number)
+            except ToolEndedError as error:
+                outcome, detail = "timeout" if error.is_late else "crash", ""
             record = {**_features(case), "outcome": outcome, "detail": detail}
             out.write(json.dumps(record, default=str) + "\n")
             failures[record["op"], case.form, outcome] += outcome != "ok"
-            print(f"\r{number + 1}/{len(todo)}", end="", file=sys.stderr)
-    worker.stop()
+            print(f"\r{done}/{len(todo)}", end="", file=sys.stderr)
+    worker.close()
     for (op, form, outcome), count in sorted(failures.items()):
         if count:
             print(f"{op:28} {form:14} {outcome:8} {count}")
 
 
-class Worker:
-    """A worker process that runs cases one by one and is replaced if it dies or hangs."""
-
-    def __init__(self):
-        self.process = None
-
-    def ask(self, case: Case) -> tuple[str, str]:
-        """Run one case; return its outcome and the engine's message."""
-        if self.process is None:
-            self.pipe, theirs = spawn_context().Pipe()
-            self.process = spawn_context().Process(target=_serve, args=(theirs,), daemon=True)
-            self.process.start()
-            theirs.close()
-            self.pipe.recv()
-        self.pipe.send((case.model.SerializeToString(), case))
-        try:
-            if self.pipe.poll(SECONDS):
-                return self.pipe.recv()
-            outcome = "timeout"
-        except EOFError:
-            outcome = "crash"
-        self.stop()
-        return outcome, ""
-
-    def stop(self) -> None:
-        """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
-            self.process = None
+@functools.cache
+def _cases() -> list[Case]:
+    return list(cases())
 
 
-def _serve(pipe) -> None:
+def outcome_of(number: int) -> list[str]:
+    """Run one case; return its outcome and the engine's message."""
+    return list(_outcome(_cases()[number]))
+
+
+def _outcome(case: Case) -> tuple[str, str]:
     import openvino as ov
 
-    core = ov.Core()
-    pipe.send("ready")
-    while True:
-        data, case = pipe.recv()
-        pipe.send(_outcome(ov, core, data, case))
-
-
-def _outcome(ov, core, data: bytes, case: Case) -> tuple[str, str]:
     step = "read"
     try:
-        model = core.read_model(data)
+        core = ov.Core()
+        model = core.read_model(case.model.SerializeToString())
         step = "compile"
         request = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
         step = "run"

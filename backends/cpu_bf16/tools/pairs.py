@@ -37,18 +37,18 @@ def main() -> None:
     counts: collections.Counter[str] = collections.Counter()
     guilty: collections.Counter[str] = collections.Counter()
     tried: collections.Counter[str] = collections.Counter()
-    worker = Worker(options, serve)
+    worker = Worker(__file__, seed=options.seed, repaired=options.repaired)
     with options.results.open("w") as out:
         for names in sequences(options):
-            for _, outcome, why in worker((options.seed, names)):
-                counts[outcome] += 1
-                if outcome == "skipped":
-                    continue
-                tried.update(set(names))
-                if outcome in ("wrong", "crash", "timeout"):
-                    guilty.update(set(names))
-                    print(json.dumps({"operators": names, "outcome": outcome, "why": why}), file=out, flush=True)
-    worker.stop()
+            outcome, why = worker(names=list(names))
+            counts[outcome] += 1
+            if outcome == "skipped":
+                continue
+            tried.update(set(names))
+            if outcome in ("wrong", "crash", "timeout"):
+                guilty.update(set(names))
+                print(json.dumps({"operators": names, "outcome": outcome, "why": why}), file=out, flush=True)
+    worker.close()
     print(", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items())))
     print("\n| operator | sequences | wrong |\n|---|---|---|")
     for name, count in sorted(guilty.items(), key=lambda item: -item[1] / tried[item[0]]):
@@ -65,26 +65,21 @@ def sequences(options: argparse.Namespace) -> list[tuple[str, ...]]:
     return [tuple(chosen.choices(list(OPERATORS), k=options.length)) for _ in range(options.sample)]
 
 
-def serve(pipe, options: argparse.Namespace) -> None:
-    """Run every sequence read from standard input."""
+def checked(seed: int, names: list[str], repaired: bool) -> list[str]:
+    """Return outcome and explanation of one sequence."""
     from dovetail_cpu_bf16 import engine as engines
-    from random_graphs import Impossible, random_model
+    from random_graphs import random_model
     from random_graphs.checking import check_engine, truth
 
-    if not options.repaired:
+    if not repaired:
         engines.apply_workarounds = lambda model, low_precision: None
         engines.prepare_for_frontend = lambda region: (region, None)
         engines.OpenVinoCpu.transforms_low_precision = True
-    while True:
-        seed, names = pipe.recv()
-        try:
-            known = truth(*random_model(seed, names))
-            pipe.send(("engine", *check_engine(known, engines.OpenVinoCpu())))
-        except Impossible as error:
-            pipe.send(("engine", "skipped", str(error)))
-        except Exception as error:  # ONNX Runtime, the reference, cannot run it
-            pipe.send(("engine", "skipped", str(error)[:300]))
-        pipe.send(None)
+    try:
+        known = truth(*random_model(seed, tuple(names)))
+        return list(check_engine(known, engines.OpenVinoCpu()))
+    except Exception as error:  # it cannot be made, or ONNX Runtime, the reference, cannot run it
+        return ["skipped", str(error)[:300]]
 
 
 if __name__ == "__main__":

@@ -15,20 +15,23 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
-from dovetail.plugin import spawn_context
+from dovetail.plugin import Tool, ToolEndedError
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-SECONDS = 120  # for one model
+SECONDS = 120  # for one model in one configuration
+ENGINE = "engine"
 
 
 def main() -> int:
     """Run the sweep; the exit code is 1 if anything is wrong."""
+    from random_graphs.checking import CONFIGURATIONS
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int)
@@ -41,15 +44,18 @@ def main() -> int:
     parser.add_argument("--minimize", type=Path)
     options = parser.parse_args()
     counts: collections.Counter[tuple[str, str]] = collections.Counter()
-    worker = Worker(options, serve)
+    given = {"operators": options.operators, "single": options.single, "rare": options.rare}
+    worker = Worker(__file__, **given, minimize=str(options.minimize or ""))
+    configurations = [ENGINE] if options.engine else options.only or CONFIGURATIONS
     with options.results.open("w") as out:
         for seed in range(options.first, options.last):
-            for configuration, outcome, why in worker(seed):
+            for configuration in configurations:
+                outcome, why = worker(seed=seed, configuration=configuration)
                 counts[configuration, outcome] += 1
                 if outcome != "ok":
                     line = {"seed": seed, "configuration": configuration, "outcome": outcome, "why": why}
                     print(json.dumps(line), file=out, flush=True)
-    worker.stop()
+    worker.close()
     outcomes = sorted({outcome for _, outcome in counts})
     print("| configuration |", " | ".join(outcomes), "|")
     for configuration in dict.fromkeys(name for name, _ in counts):
@@ -58,73 +64,69 @@ def main() -> int:
 
 
 class Worker:
-    """A worker process that checks models and is replaced if it ends or times out."""
+    """A process that checks models, and is replaced if it ends or takes too long.
 
-    def __init__(self, options: argparse.Namespace, serve: Callable):
-        self.options, self.serve, self.process, self.pipe = options, serve, None, None
+    Args:
+        file: The script whose function `checked` does it.
+        given: Keyword arguments for every call.
+    """
 
-    def __call__(self, task: object) -> list[tuple[str, str, str]]:
-        """Return (configuration, outcome, explanation) for one task, such as a seed."""
-        if self.process is None:
-            context = spawn_context()
-            self.pipe, theirs = context.Pipe()
-            self.process = context.Process(target=self.serve, args=(theirs, self.options), daemon=True)
-            self.process.start()
-            theirs.close()
-        self.pipe.send(task)
-        found = []
+    def __init__(self, file: str, **given: object):
+        self._tool, self._given = Tool.start(file, title="the check", timeout=SECONDS), given
+
+    def __call__(self, **task: object) -> tuple[str, str]:
+        """Return outcome and explanation for one task, such as a seed."""
         try:
-            while True:
-                if not self.pipe.poll(SECONDS):
-                    found.append(("?", "timeout", ""))
-                    break
-                said = self.pipe.recv()
-                if said is None:
-                    return found
-                found.append(said)
-        except (EOFError, ConnectionError):
-            found.append(("?", "crash", ""))
-        self.stop()
-        return found
+            outcome, why = self._tool.ask("checked", **self._given, **task)
+        except ToolEndedError as error:
+            return "timeout" if error.is_late else "crash", error.message
+        return outcome, why
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the process."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
-            self.process = None
+        self._tool.close()
 
 
-def serve(pipe, options: argparse.Namespace) -> None:
-    """Check every seed read from standard input."""
+@functools.cache
+def _plugins():
     import dovetail
-    from random_graphs import OPERATORS, random_model
-    from random_graphs.checking import CONFIGURATIONS, check, check_engine, truth
+
+    return dovetail.load_plugins()
+
+
+@functools.lru_cache(1)
+def _known(seed: int, single: tuple[str, ...], rare: bool):
+    """Return the model of a seed with its outputs, or why there is none."""
+    from random_graphs import random_model
+    from random_graphs.checking import truth
+
+    try:
+        return truth(*random_model(seed, single, rare))
+    except Exception as error:  # nothing fits, or ONNX Runtime, the reference, cannot run it
+        return str(error)
+
+
+def checked(seed: int, configuration: str, operators: list[str], single: bool, rare: bool, minimize: str) -> list[str]:
+    """Return outcome and explanation for one model and configuration; `engine` is the engine alone."""
+    from random_graphs import OPERATORS
+    from random_graphs.checking import check, check_engine
     from random_graphs.minimizer import minimized
 
-    plugins = dovetail.load_plugins()
-    names = tuple(options.operators or OPERATORS)
-    while True:
-        seed = pipe.recv()
-        single = names[seed % len(names) :][:1] if options.single else ()
-        try:
-            model, feeds = random_model(seed, single, options.rare)
-            known = truth(model, feeds)
-        except Exception as error:  # nothing fits, or ONNX Runtime, the reference, cannot run it
-            pipe.send(("all", "skipped", str(error)[:300]))
-            pipe.send(None)
-            continue
-        for configuration in ["engine"] if options.engine else options.only or CONFIGURATIONS:
-            if options.engine:
-                again = lambda t: check_engine(t, plugins.registry.engine["openvino-cpu"]())  # noqa: E731
-            else:
-                again = lambda t, c=configuration, n=seed: check(t, c, n, plugins)  # noqa: E731
-            outcome, why = again(known)
-            pipe.send((configuration, outcome, why[:300]))
-            if outcome == "wrong" and options.minimize:
-                small = minimized(known, lambda t, again=again, outcome=outcome: again(t)[0] == outcome)
-                save(small, options.minimize / f"seed{seed}_{configuration}")
-        pipe.send(None)
+    names = tuple(operators or OPERATORS)
+    known = _known(seed, names[seed % len(names) :][:1] if single else (), rare)
+    if isinstance(known, str):
+        return ["skipped", known[:300]]
+
+    def again(one):
+        if configuration == ENGINE:
+            return check_engine(one, _plugins().registry.engine["openvino-cpu"]())
+        return check(one, configuration, seed, _plugins())
+
+    outcome, why = again(known)
+    if outcome == "wrong" and minimize:
+        small = minimized(known, lambda one: again(one)[0] == outcome)
+        save(small, Path(minimize) / f"seed{seed}_{configuration}")
+    return [outcome, why[:300]]
 
 
 def save(known, path: Path) -> None:

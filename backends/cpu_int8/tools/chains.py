@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import functools
 import itertools
 import json
 import random
@@ -50,16 +51,17 @@ def main() -> None:
     counts: collections.Counter[str] = collections.Counter()
     guilty: collections.Counter[str] = collections.Counter()
     tried: collections.Counter[str] = collections.Counter()
-    worker = Worker(options, serve)
+    given = {"backend": options.backend, "as_written": options.as_written}
+    worker = Worker(__file__, seed=options.seed, **given)
     with options.results.open("w") as out:
         for names in sequences(options):
-            for _, outcome, why in worker((options.seed, names)):
-                counts[outcome] += 1
-                tried.update(set(names))
-                if outcome in _FAILED:
-                    guilty.update(set(names))
-                    print(json.dumps({"operators": names, "outcome": outcome, "why": why}), file=out, flush=True)
-    worker.stop()
+            outcome, why = worker(names=list(names))
+            counts[outcome] += 1
+            tried.update(set(names))
+            if outcome in _FAILED:
+                guilty.update(set(names))
+                print(json.dumps({"operators": names, "outcome": outcome, "why": why}), file=out, flush=True)
+    worker.close()
     print(", ".join(f"{outcome} {count}" for outcome, count in sorted(counts.items())))
     print("\n| operator | chains | failed |\n|---|---|---|")
     for name, count in sorted(guilty.items(), key=lambda item: -item[1] / tried[item[0]]):
@@ -78,24 +80,26 @@ def sequences(options: argparse.Namespace) -> list[tuple[str, ...]]:
     return [names for names in found if not options.only or set(names) & set(options.only)]
 
 
-def serve(pipe, options: argparse.Namespace) -> None:
-    """Check every chain read from standard input."""
+@functools.cache
+def _plugins():
     import dovetail
+
+    return dovetail.load_plugins()
+
+
+def checked(seed: int, names: list[str], backend: str, as_written: bool) -> list[str]:
+    """Return outcome and explanation of one chain."""
     from chain_operators import Impossible
 
-    plugins = dovetail.load_plugins()
-    while True:
-        seed, names = pipe.recv()
-        try:
-            pipe.send(("engine", *check(seed, names, options, plugins)))
-        except Impossible as error:
-            pipe.send(("engine", "skipped", str(error)))
-        except Exception as error:
-            pipe.send(("engine", "refused", f"{type(error).__name__}: {error}"[:300]))
-        pipe.send(None)
+    try:
+        return list(check(seed, names, backend, as_written))
+    except Impossible as error:
+        return ["skipped", str(error)]
+    except Exception as error:
+        return ["refused", f"{type(error).__name__}: {error}"[:300]]
 
 
-def check(seed: int, names: tuple[str, ...], options: argparse.Namespace, plugins) -> tuple[str, str]:
+def check(seed: int, names: list[str], backend: str, as_written: bool) -> tuple[str, str]:
     """Compile one chain, with a product before and behind it, and compare what OpenVINO computes."""
     import dovetail
     import onnx_ir
@@ -114,9 +118,9 @@ def check(seed: int, names: tuple[str, ...], options: argparse.Namespace, plugin
     except Exception as error:  # a window that is larger than its data
         raise Impossible(str(error)[:200]) from error
     request = {"data": data[:16], "verify": False, "try_engines": False, "refine": "none"}
-    compiled = dovetail.compile(source, [options.backend], plugins=plugins, **request)
+    compiled = dovetail.compile(source, [backend], plugins=_plugins(), **request)
     content = onnx_ir.to_proto(compiled.model.ir).SerializeToString()
-    reference, found = run_exactly(content, data[16]), run_in_openvino(content, data[16], options, plugins)
+    reference, found = run_exactly(content, data[16]), run_in_openvino(content, data[16], as_written)
     if found.shape != reference.shape:
         return "wrong", f"the shape is {found.shape} in place of {reference.shape}"
     step = 2 * np.abs(reference).max() / 255
@@ -138,19 +142,19 @@ def run_exactly(model: bytes, feeds: dict) -> np.ndarray:
     return session.run(None, feeds)[0]
 
 
-def run_in_openvino(model: bytes, feeds: dict, options: argparse.Namespace, plugins) -> np.ndarray:
+def run_in_openvino(model: bytes, feeds: dict, as_written: bool) -> np.ndarray:
     """Run a model in OpenVINO, alone or by the engine."""
     import dovetail
     import onnx
     import openvino
     from dovetail.plugin import RegionModel
 
-    if options.as_written:
+    if as_written:
         config = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
         compiled = openvino.Core().compile_model(openvino.Core().read_model(model), "CPU", config)
         return np.array(compiled(feeds)[0])
     opened = dovetail.open(onnx.load_from_string(model))
-    session = plugins.registry.engine["openvino-cpu-int8"]().load(RegionModel(opened), {"threads": 1})
+    session = _plugins().registry.engine["openvino-cpu-int8"]().load(RegionModel(opened), {"threads": 1})
     return next(iter(session.run(feeds).values()))
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
-from dovetail.plugin import spawn_context
+from dovetail.plugin import Tool, ToolEndedError
 
 __all__ = ["Answer", "Worker"]
 
@@ -33,34 +34,24 @@ class Worker:
     """A process with the libraries loaded, which is replaced if it dies or hangs."""
 
     def __init__(self):
-        self._process = None
+        self._tool = Tool.start(__file__, title="TensorRT-RTX", timeout=SECONDS)
 
     def ask(self, model: bytes, build: bool = False) -> Answer:
         """Parse a serialized model, and build it if it parses and `build` says so."""
-        if self._process is None:
-            self._pipe, theirs = spawn_context().Pipe()
-            self._process = spawn_context().Process(target=_serve, args=(theirs,), daemon=True)
-            self._process.start()
-            theirs.close()
-            self._pipe.recv()
-        self._pipe.send((model, build))
         try:
-            if self._pipe.poll(SECONDS):
-                return Answer(*self._pipe.recv())
-        except EOFError:
-            pass
-        self.stop()
-        return Answer("crash")
+            outcome, errors, detail = self._tool.ask("parsed", model=model, build=build)
+        except ToolEndedError:
+            return Answer("crash")
+        return Answer(outcome, tuple(map(tuple, errors)), detail)
 
     def stop(self) -> None:
         """End the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
+        self._tool.close()
 
 
-def _serve(pipe) -> None:
+@functools.cache
+def _library():
+    """Return the module, its builder, and the errors that it logs."""
     folder = Path(importlib.util.find_spec("onnxruntime_ep_nv_tensorrt_rtx").submodule_search_locations[0])
     for name in LIBRARIES:
         ctypes.CDLL(str(next(folder.glob(f"{name}*"))), ctypes.RTLD_GLOBAL)
@@ -76,24 +67,24 @@ def _serve(pipe) -> None:
                 self.errors.append(text)
 
     log = Log()
-    builder = trt.Builder(log)
-    pipe.send("ready")
-    while True:
-        model, build = pipe.recv()
+    return trt, trt.Builder(log), log
+
+
+def parsed(model: bytes, build: bool) -> list[object]:
+    """Return the fields of the answer about a model."""
+    trt, builder, log = _library()
+    log.errors.clear()
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, log)
+    if not parser.parse(model):
+        errors = [parser.get_error(index) for index in range(parser.num_errors)]
+        return ["parse", [[error.node(), error.node_name(), error.desc()] for error in errors], ""]
+    if build:
         log.errors.clear()
-        network = builder.create_network(0)
-        parser = trt.OnnxParser(network, log)
-        if not parser.parse(model):
-            errors = [parser.get_error(index) for index in range(parser.num_errors)]
-            pipe.send(("parse", tuple((error.node(), error.node_name(), error.desc()) for error in errors), ""))
-            continue
-        outcome, detail = "ok", ""
-        if build:
-            log.errors.clear()
-            config = builder.create_builder_config()
-            if builder.build_serialized_network(network, config) is None and not _wants_profile(log.errors):
-                outcome, detail = "build", log.errors[0] if log.errors else ""
-        pipe.send((outcome, (), detail))
+        config = builder.create_builder_config()
+        if builder.build_serialized_network(network, config) is None and not _wants_profile(log.errors):
+            return ["build", [], log.errors[0] if log.errors else ""]
+    return ["ok", [], ""]
 
 
 def _wants_profile(errors: list[str]) -> bool:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FLOATS, SCHEMES, Format
@@ -70,6 +71,7 @@ def resolve_observer(choice: ObserverChoice, table: Table) -> Callable[..., Obse
     return found
 
 
+@lru_cache(64)
 def _options(made: Callable[..., Observer]) -> dict[str, object] | None:
     """Return the keywords after the format with defaults (None for one without); None if any keyword is accepted."""
     keywords = list(inspect.signature(made).parameters.values())[1:]

@@ -307,7 +307,7 @@ class DecidedModels:
             return None
         found: list[float] = []
         # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
-        on_host = reference_runner(made, ctx, {"share_weights": True})
+        on_host = reference_runner(made, ctx, {"optimize": "none", "share_weights": True})
         for feeds, _ in islice(batches(job.original, self._comparing, made), _BATCHES):
             ours = verify(job.original, self._original, lambda given: on_host(fitted(made, given)), feeds, made=made)
             cosines = [0.0 if output.broken else output.cosine for output in ours.outputs if output.cosine is not None]

@@ -18,13 +18,23 @@ _ATTENTION = "ScaledDotProductAttention"
 
 
 def loses_errors(compiled: ov.CompiledModel) -> bool:
-    """Check whether a compiled region runs on one thread and has inputs of open extents.
+    """Check whether a compiled region has inputs of open extents, and may not say that these do not fit.
 
-    If a node of such a region does not accept the shapes of its inputs, OpenVINO 2026.4 reports no error: it returns
-    uninitialized memory, or crashes the process. On two threads, the same node raises.
+    If a node of a region on one thread does not accept the shapes of its inputs, OpenVINO 2026.4 reports no error: it
+    returns uninitialized memory, or crashes the process. On two threads, the same node raises, unless it is a product
+    with weights on a CPU without AVX-512: that reads as many numbers as its weights have rows.
     """
-    dynamic = any(port.get_partial_shape().is_dynamic for port in compiled.inputs)
-    return dynamic and compiled.get_property("INFERENCE_NUM_THREADS") == 1
+    if not any(port.get_partial_shape().is_dynamic for port in compiled.inputs):
+        return False
+    return compiled.get_property("INFERENCE_NUM_THREADS") == 1 or any(
+        node.get_rt_info()["layerType"] == "FullyConnected" and _last_is_open(node)
+        for node in compiled.get_runtime_model().get_ops()
+    )
+
+
+def _last_is_open(node: ov.Node) -> bool:
+    shape = node.get_input_partial_shape(0)
+    return shape.rank.is_dynamic or shape[len(shape) - 1].is_dynamic
 
 
 def may_attend_to_nothing(model: ov.Model) -> bool:

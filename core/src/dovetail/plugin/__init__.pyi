@@ -84,7 +84,6 @@ from dovetail.plugin.processes import (
     child_environment as child_environment,
     end_with_parent as end_with_parent,
     run_command as run_command,
-    spawn_context as spawn_context,
 )
 from dovetail.plugin.loading.registry import Registry as Registry
 from dovetail.plugin.results import (

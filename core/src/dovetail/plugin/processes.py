@@ -14,10 +14,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from multiprocessing.context import SpawnContext
+from typing import Any, NamedTuple
 
 try:
     import fcntl
@@ -152,18 +149,6 @@ def _end_group(process: subprocess.Popen[str]) -> None:
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):  # one that left the group still prints
         process.communicate(timeout=_GRACE)
-
-
-def spawn_context() -> SpawnContext:
-    """Return a context of `multiprocessing` whose processes are new interpreters with a safe path.
-
-    The setting is made in the environment of this process, for all children that it has from then on: `multiprocessing`
-    takes no other.
-    """
-    import multiprocessing
-
-    os.environ.setdefault(_SAFE_PATH, "1")
-    return multiprocessing.get_context("spawn")
 
 
 def child_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

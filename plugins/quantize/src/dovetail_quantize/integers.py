@@ -168,15 +168,31 @@ def expressible(parameters: Parameters, format_: Format) -> Parameters:
 def quantize_array(array: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """Quantize `array`: round to nearest even and saturate."""
     smallest, largest = integer_bounds(format_)
-    scale, zero = (shaped(part, format_, array.shape) for part in parameters)
-    integers = np.rint(array.astype(np.float32) / scale.astype(np.float32)) + zero
+    scale, zero = _scale_and_zero(format_, parameters, array.shape)
+    integers = np.rint(array.astype(np.float32, copy=False) / scale)
+    if zero is not None:
+        integers = integers + zero
     return np.clip(integers, smallest, largest).astype(format_.dtype.numpy())
 
 
 def dequantize_array(integers: np.ndarray, format_: Format, parameters: Parameters) -> np.ndarray:
     """Return the numbers that integers represent, in float32."""
-    scale, zero = (shaped(part, format_, integers.shape) for part in parameters)
-    return (integers.astype(np.float32) - zero).astype(np.float32) * scale.astype(np.float32)
+    scale, zero = _scale_and_zero(format_, parameters, integers.shape)
+    numbers = integers.astype(np.float32)
+    return (numbers if zero is None else (numbers - zero).astype(np.float32, copy=False)) * scale
+
+
+_EXACT_BITS = 16  # float32 holds sums of such integers and zero points exactly
+
+
+def _scale_and_zero(
+    format_: Format, parameters: Parameters, shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return scales in float32, and zero points in the smallest float type that is exact; None for narrow zeros."""
+    scale, zero = (shaped(part, format_, shape) for part in parameters)
+    if format_.dtype.bitwidth > _EXACT_BITS:
+        return scale.astype(np.float32), zero.astype(np.float64)
+    return scale.astype(np.float32), zero.astype(np.float32) if zero.any() else None
 
 
 def shaped(numbers: tuple, format_: Format, shape: tuple[int, ...]) -> np.ndarray:

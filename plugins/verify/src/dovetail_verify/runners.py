@@ -89,7 +89,7 @@ def source_runner(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarr
     kept = ctx.kept.get(_Source)
     if kept is not None and kept.model is model:
         return kept.run
-    run = reference_runner(model, ctx)
+    run = reference_runner(model, ctx, {"share_weights": True})
     if weights_within(model, _KEPT_WEIGHTS):
         ctx.kept.put(_Source(model, run))
     return run
@@ -107,7 +107,7 @@ def weights_within(model: Model, limit: int) -> bool:
     return all(size <= limit for size in accumulate(tensor.nbytes for tensor in tensors if tensor is not None))
 
 
-_KEPT_WEIGHTS = 1 << 28  # bytes; a session of a larger source is not held while the result is made
+_KEPT_WEIGHTS = 1 << 30  # bytes; a session of a larger source is not held while the result is made
 
 
 def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:

@@ -229,6 +229,7 @@ class _Search:
 _CANDIDATES = 128
 _KEPT = 0.9  # least fraction of the numbers within a threshold
 _FEW = 1024  # numbers per slice; a histogram of fewer does not represent a distribution
+_DIGITS = 12  # of divergences
 
 
 class Entropy(CountingObserver):
@@ -282,14 +283,12 @@ def _threshold(counts: np.ndarray, levels: int, format_: Format) -> float:
     reach = int(max(middle - used[0], used[-1] - middle)) + 1
     fewest = min(max(levels // sum(sides), 1), reach)
     thresholds = np.unique(np.linspace(fewest, reach, _CANDIDATES).astype(int))[::-1]
-    divergences = []
+    first = np.maximum(middle - (thresholds - 1) * sides[0], 0)
+    end = np.minimum(middle + (thresholds - 1) * sides[1], counts.size - 1) + 1
     histogram = _Histogram(counts)
-    for threshold in thresholds:
-        first = max(middle - (threshold - 1) * sides[0], 0)
-        end = min(middle + (threshold - 1) * sides[1], counts.size - 1) + 1
-        if histogram.numbers(first, end) < _KEPT * histogram.number:
-            break  # all later thresholds are smaller
-        divergences.append(histogram.divergence(first, end, levels))
+    kept = histogram.numbers(first, end) >= _KEPT * histogram.number  # none or some of the largest thresholds
+    # Rounded, so that of equal ones the largest wins, whatever the last bits of sums.
+    divergences = np.round(histogram.divergences(first[kept], end[kept], levels), _DIGITS)
     return float(thresholds[int(np.argmin(divergences))])
 
 
@@ -301,41 +300,59 @@ def _folded(counts: np.ndarray, middle: int) -> np.ndarray:
 
 
 class _Histogram:
-    """The counts of bins, and those of all bins before each."""
+    """The counts of bins, with sums over all bins before each."""
 
     def __init__(self, counts: np.ndarray):
-        self._counts, self._used = counts.astype(np.float64), counts > 0
-        self._numbers_before, self._used_before = (np.zeros(counts.size + 1, np.int64) for _ in range(2))
-        np.cumsum(counts, out=self._numbers_before[1:])
-        np.cumsum(self._used, out=self._used_before[1:])
+        self._counts = counts.astype(np.float64)
+        self._numbers_before, self._used_before = _sums_before(counts), _sums_before(counts > 0)
+        self._terms_before = _sums_before(_times_log(self._counts))
         self.number = int(self._numbers_before[-1])
 
-    def numbers(self, first: int, end: int) -> int:
+    def numbers(self, first: np.ndarray, end: np.ndarray) -> np.ndarray:
         """Return how many numbers are in bins `first` to `end`."""
-        return int(self._numbers_before[end] - self._numbers_before[first])
+        return self._numbers_before[end] - self._numbers_before[first]
 
-    def divergence(self, first: int, end: int, levels: int) -> float:
-        """Return the divergence of bins `first` to `end`, quantized to `levels`, from all bins clipped to them."""
-        spread = self._spread(first, end, levels)
-        total = spread.sum()
-        if not total:
-            return np.inf
-        cut = self._counts[first:end].copy()
-        cut[0] += self._numbers_before[first]
-        cut[-1] += self.number - self._numbers_before[end]
-        inside = np.flatnonzero(cut)
-        expected, found = cut[inside] / self.number, spread[inside] / total
-        # An empty outermost bin that receives the clipped numbers has none in Q; give it the mass of one number.
-        found[found == 0] = 1 / self.number
-        return float(np.sum(expected * np.log(expected / found)))
+    def divergences(self, first: np.ndarray, end: np.ndarray, levels: int) -> np.ndarray:
+        """Return the divergence of bins `first` to `end`, quantized to `levels`, from all bins clipped to them.
 
-    def _spread(self, first: int, end: int, levels: int) -> np.ndarray:
-        """Return the counts that are left of levels: the mean of its nonempty bins at each of these."""
-        size = end - first
-        if size <= levels:
-            return self._counts[first:end]
-        starts = -(-np.arange(levels + 1) * size // levels)  # the first bin of every level
-        means = np.diff(self._numbers_before[first + starts]) / np.maximum(
-            np.diff(self._used_before[first + starts]), 1
-        )
-        return np.repeat(means, np.diff(starts)) * self._used[first:end]
+        With p of a bin its share of all numbers and q that of its level, spread over the used bins, it is the sum of
+        p log p, less that of p log q, which is the same for all bins of a level.
+
+        Args:
+            first: First bins, one per candidate; some number lies between each and its end.
+            end: The bins after the last ones.
+            levels: The number of levels.
+        """
+        inside = self.numbers(first, end)
+        size = (end - first)[:, None]
+        steps = np.minimum(size, levels)  # fewer bins than levels have a level each
+        starts = first[:, None] + np.minimum(-(-np.arange(levels + 1) * size // steps), size)
+        numbers = np.diff(self._numbers_before[starts])
+        used = np.diff(self._used_before[starts])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            log_q = np.where(numbers > 0, np.log(numbers / np.maximum(used, 1) / inside[:, None]), 0.0)
+        entropy = self._terms_before[end] - self._terms_before[first]  # in numbers instead of shares
+        cross = np.sum(numbers * log_q, axis=1)
+        # What lies beyond is added to the outermost bins.
+        last = end - 1
+        for at, level, more in (
+            (first, np.zeros_like(first), self._numbers_before[first]),
+            (last, steps[:, 0] - 1, self.number - self._numbers_before[end]),
+        ):
+            own = self._counts[at]
+            entropy += _times_log(own + more) - _times_log(own)
+            # A bin without numbers of its own has none in Q; it gets the mass of one number.
+            log_of_bin = np.where(own > 0, log_q[np.arange(len(at)), level], -np.log(self.number))
+            cross += more * log_of_bin
+        total = float(self.number)
+        return (entropy - np.log(total) * total - cross) / total
+
+
+def _sums_before(numbers: np.ndarray) -> np.ndarray:
+    """Return the sum of all numbers before each position, and of all of them."""
+    return np.concatenate(([0], np.cumsum(numbers)))
+
+
+def _times_log(numbers: np.ndarray) -> np.ndarray:
+    """Return each number times its logarithm; zero for zero."""
+    return numbers * np.log(np.maximum(numbers, 1))

@@ -52,16 +52,36 @@ def _error(rows: np.ndarray, weights: Sequence[tuple[np.ndarray, Format]], by: n
     for weight, format_ in weights:
         assert format_.axis is not None, "weights have a scale per channel or block"
         results = format_.axis % 2 if format_.group is None else 1 - format_.axis % 2
-        kept = np.unique(np.linspace(0, weight.shape[results] - 1, _RESULTS).astype(int))
-        part = np.take(weight, kept, axis=results)
-        scaled = part * (by if results == 0 else by[:, None])
-        observer = MinMax(format_)
-        observer.update(scaled)
-        held = rounded(scaled, format_, observer.parameters())
-        exact, found = (one.T if results == 0 else one for one in (part, held))
-        signal += float(((rows @ exact).astype(np.float64) ** 2).sum())
-        error += float(((rows @ exact - given @ found).astype(np.float64) ** 2).sum())
+        energy, lost = error_of_product(rows, given, weight, results, format_, by)
+        signal, error = signal + energy, error + lost
     return signal, error
+
+
+def error_of_product(
+    rows: np.ndarray, given: np.ndarray, weight: np.ndarray, results: int, format_: Format, by: np.ndarray
+) -> tuple[float, float]:
+    """Return the energy of some results of a product, and of their error with channels that move into its weight.
+
+    Args:
+        rows: A sample of what it reads, samples by channels.
+        given: The same, divided by the factors, as the product will read it.
+        weight: Its weight, of two axes.
+        results: The axis of the weight along the results.
+        format_: The format of the weight, whose scales follow from minima and maxima.
+        by: The factors of the channels.
+    """
+    has_one_scale = format_.axis is None  # which follows from all results
+    count = weight.shape[results]
+    kept = np.arange(count) if has_one_scale else np.unique(np.linspace(0, count - 1, _RESULTS).astype(int))
+    part = np.take(weight, kept, axis=results)
+    scaled = part * (by if results == 0 else by[:, None])
+    observer = MinMax(format_)
+    observer.update(scaled)
+    held = rounded(scaled, format_, observer.parameters())
+    exact, found = (one.T if results == 0 else one for one in (part, held))
+    products = rows @ exact
+    lost = (products - given @ found).astype(np.float64)
+    return float((products.astype(np.float64) ** 2).sum()), float((lost**2).sum())
 
 
 def normalized_factors(by: np.ndarray) -> np.ndarray:

@@ -14,10 +14,14 @@ from dovetail.ir import FLOAT32, constant_of, input_of, name_of
 from dovetail.planning import placement_of
 
 from dovetail_quantize.integers import parameters_of_range
-from dovetail_quantize.observers.extremes import MinMax
 from dovetail_quantize.observing import observe
 from dovetail_quantize.refining.absorbers import Absorber, absorber_of
-from dovetail_quantize.refining.activation_aware import activation_aware_factors, normalized_factors, rounded
+from dovetail_quantize.refining.activation_aware import (
+    activation_aware_factors,
+    error_of_product,
+    normalized_factors,
+    rounded,
+)
 from dovetail_quantize.refining.layers import ConstantReplacer, Layer, refined_layers
 from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.samples import RowSample, decibels
@@ -203,28 +207,21 @@ class SeenInput:
         return by
 
     def _error(self, by: np.ndarray, fitted: _Part, judged: _Part) -> tuple[float, float]:
-        """Return the energy of all products, and of their error, with channels divided by factors.
+        """Return the energy of some results of all products, and of their error, with channels divided by factors.
 
         Args:
             by: The factors.
             fitted: Has the range of the activations.
             judged: Has the rows of the products.
         """
-        rows, signal, error = judged.rows, 0.0, 0.0
         parameters = parameters_of_range(self.format, (fitted.low / by).min(), (fitted.high / by).max())
-        given = rounded(rows / by, self.format, parameters)
+        given, signal, error = rounded(judged.rows / by, self.format, parameters), 0.0, 0.0
         for layer in self._of.layers:
-            weight = _array(layer)
-            scaled = layer.layout.weight(layer.layout.matrices(weight) * by[:, None])
             format_ = _format(layer, _WEIGHT)
             assert format_ is not None, "refined layers have quantized weights"
-            observer = MinMax(format_)
-            observer.update(scaled)
-            held = rounded(scaled, format_, observer.parameters())
-            exact = rows @ layer.layout.matrices(weight)[0, :, :, 0].T
-            found = given @ layer.layout.matrices(held)[0, :, :, 0].T
-            signal += float((exact.astype(np.float64) ** 2).sum())
-            error += float(((exact - found).astype(np.float64) ** 2).sum())
+            results = int(layer.layout.inputs_first)
+            energy, lost = error_of_product(judged.rows, given, _array(layer), results, format_, by)
+            signal, error = signal + energy, error + lost
         return signal, error
 
 
