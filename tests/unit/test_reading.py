@@ -19,6 +19,7 @@ COMMANDS = "a command or a function of its own, whose results no session keeps"
 EXCEPTIONS = {
     "dovetail.api": "its own function `open`",
     "dovetail.files": "the door",
+    "dovetail.installed": "installed",
     "dovetail.cli.": COMMANDS,
     "dovetail.lazy_imports": "installed",
     "dovetail.plugin.artifacts": OWN,
@@ -53,7 +54,6 @@ EXCEPTIONS = {
     "dovetail_report.": COMMANDS,
     "dovetail_runtime.data.array_files": "a file that `open_input` opened",
     "dovetail_runtime.foreign_programs": "lists artifacts of a result, to refuse what its manifest lacks",
-    "dovetail_runtime.machine": "installed",
     "dovetail_runtime.processor": "the processor, which the fingerprint of the machine counts",
     "dovetail_runtime.tool_worker": OWN,
     "dovetail_tensorrt.": "engines and libraries, which their own digests and versions decide",

@@ -43,7 +43,7 @@ class NotInstalledError(DovetailError, AttributeError):
 
 def member_function_names() -> list[str]:
     """Return the names of the functions that installed distributions add."""
-    return sorted({point.name for point, *_ in entry_points(GROUP)})
+    return sorted({point.name for point, _ in entry_points(GROUP)})
 
 
 def api_extension(name: str) -> Any:
@@ -59,12 +59,12 @@ def api_extension(name: str) -> Any:
     if ours:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     points = entry_points(GROUP)
-    found = [(point, owner) for point, owner, _ in points if point.name == name]
+    found = [(point, owner.name) for point, owner in points if point.name == name]
     if not found and (hint := to_install(name)):
         raise NotInstalledError(f"the distribution that brings dovetail.{name} is not installed", hint)
     if not found:
         raise AttributeError(
-            f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point, *_ in points])}; "
+            f"module 'dovetail' has no attribute {name!r}{did_you_mean(name, [point.name for point, _ in points])}; "
             f"distributions with entry points in the group '{GROUP}' bring functions"
         )
     if len(found) > 1:

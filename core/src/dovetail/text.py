@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -103,6 +102,8 @@ def plain_value(text: str) -> Any:
 
 def html_table(rows: Iterable[Mapping[str, object]], *lines: str) -> str:
     """Return rows with the same keys as an HTML table for notebooks, and lines of text below it, all escaped."""
+    import html  # used by few programs, and slow to import
+
     found = [list(row.items()) for row in rows]
     head = "".join(f"<th>{html.escape(key)}</th>" for key, _ in (found[0] if found else ()))
     cells = ("".join(f"<td>{html.escape('' if cell is None else str(cell))}</td>" for _, cell in row) for row in found)

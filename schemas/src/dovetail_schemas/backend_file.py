@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 
 from dovetail.plugin import Border, FindFile, Source
 
@@ -307,7 +306,7 @@ def _rules(top: Entries, layers: list[Entries], context: RuleContext) -> tuple[d
                 entries[operator] = merged
             elif not merged.met:
                 raise entry.place.error(f"there is no rule of '{operator[1]}' in ops below to drop")
-    base = unlisted if unlisted.status == "ok" else replace(unlisted, status="ok", keys={})
+    base = unlisted if unlisted.status == "ok" else unlisted._replace(status="ok", keys={})
     rules = {
         operator: compile_rule(operator, base.under(entry).settled(operator[1]), context)
         for operator, entry in entries.items()

@@ -11,8 +11,7 @@ drops a key, or the rule of an operator, which must be there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from dovetail_schemas.errors import near_miss, one_of
 from dovetail_schemas.policy_file import split_operator
@@ -28,8 +27,7 @@ RULE_KEYS = ("role", "policy", "types", "shape", "limits", "rows", "set", "keep"
 _STATUS = ("refuse", "forbid")
 
 
-@dataclass(frozen=True, slots=True)
-class RuleEntry:
+class RuleEntry(NamedTuple):
     """The merged settings of one operator, not yet compiled to a rule.
 
     Attributes:
@@ -49,13 +47,13 @@ class RuleEntry:
     def under(self, other: RuleEntry) -> RuleEntry:
         """Merge the more specific entry `other` into this one."""
         if other.status == "drop":
-            return replace(other, met=frozenset(("",)))
+            return other._replace(met=frozenset(("",)))
         if other.status != "ok":
             return other
         replaced = {key for above in other.keys for key in _REPLACES.get(above, ())}
         kept = {key: value for key, value in self.keys.items() if key not in replaced}
         met = {key for key, value in other.keys.items() if drops(value) and key in self.keys}
-        return replace(other, keys={**kept, **other.keys}, met=self.met | other.met | met)
+        return other._replace(keys={**kept, **other.keys}, met=self.met | other.met | met)
 
     def settled(self, what: str) -> RuleEntry:
         """Return the entry without dropped keys.
@@ -67,7 +65,8 @@ class RuleEntry:
             if drops(value) and key not in self.met:
                 near = near_miss(key, [name for name, node in self.keys.items() if not drops(node)])
                 raise value.error(f"there is no '{key}' of {what} below to drop{near}")
-        return replace(self, keys={key: value for key, value in self.keys.items() if not drops(value)})
+        kept = {key: value for key, value in self.keys.items() if not drops(value)}
+        return self._replace(keys=kept) if len(kept) < len(self.keys) else self
 
 
 def parse_unlisted(node: Node) -> RuleEntry:
@@ -76,7 +75,7 @@ def parse_unlisted(node: Node) -> RuleEntry:
     Raises:
         SchemaError: It is neither `refuse`, `forbid` nor a mapping of rule keys.
     """
-    return replace(_entry(node, "unlisted", node), listed=False)
+    return _entry(node, "unlisted", node)._replace(listed=False)
 
 
 def collect_entries(ops: Entries, groups: Mapping[str, list[Scalar]]) -> dict[tuple[str, str], RuleEntry]:

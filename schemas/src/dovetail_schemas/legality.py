@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import is_onnx
 from dovetail.plugin import Refusal, Verdict
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from dovetail_schemas.limits import Limit
 
 
-@dataclass(frozen=True, slots=True)
-class _Operator:
+class _Operator(NamedTuple):
     """The file's rule for one operator, and the inputs of its verdicts besides types and attributes."""
 
     rule: Rule

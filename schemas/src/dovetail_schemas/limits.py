@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.plugin import Refusal
 
@@ -21,8 +21,7 @@ CheckNames = Callable[[Node, Iterable[str]], None]
 """Raises an error for a name that the operator does not have."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(NamedTuple):
     """A term that must lie in a range.
 
     Attributes:
@@ -97,8 +96,7 @@ class Limit:
         return f" ({', '.join(f'{name} = {_show(env[name])}' for name in names)})" if names else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(NamedTuple):
     """The conditions under `when:`, all of which must hold."""
 
     limits: tuple[Limit, ...] = ()

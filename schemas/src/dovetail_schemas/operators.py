@@ -7,9 +7,8 @@ stays fast.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import dtype_name as plain_name
 from dovetail_onnx.signatures import find_signature as signature
@@ -32,8 +31,7 @@ _LATER_PORTS = {"k": "K"}
 """Attributes that became an input under another name; all others kept theirs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Names:
+class Names(NamedTuple):
     """Valid names in files for the parts of an operator, over all of its versions.
 
     Attributes:
@@ -91,6 +89,7 @@ def is_operator(domain: str, op_type: str) -> bool:
     return not names or op_type in names or not _domain(domain) and op_type in _OF_RUNTIME
 
 
+@lru_cache(maxsize=64)
 def operator_names(domain: str) -> frozenset[str]:
     """Return all operators of a domain; empty if onnx does not know it."""
     return frozenset(_catalog().get(_domain(domain), {}))

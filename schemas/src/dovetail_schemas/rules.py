@@ -114,8 +114,7 @@ class Rule:
     source: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleContext:
+class RuleContext(NamedTuple):
     """The names that a rule may refer to.
 
     Attributes:

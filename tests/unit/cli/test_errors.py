@@ -99,7 +99,7 @@ def test_a_closed_pipe_is_quiet():
 
 @pytest.mark.parametrize("arguments", [["--help"], ["compile", "--help"]])
 def test_help_imports_nothing_heavy(arguments):
-    heavy = ("numpy", "onnx", "onnx_ir", "onnxruntime", "rich", "yaml")
+    heavy = ("email", "importlib.metadata", "numpy", "onnx", "onnx_ir", "onnxruntime", "rich", "yaml")
     code = f"""
 import sys
 from dovetail.cli.main import main

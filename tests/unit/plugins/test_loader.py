@@ -57,7 +57,7 @@ def test_records_say_who_brings_what(brick):
         "error": "",
         "hooks": ["register"],
     }
-    assert plugins.registry.pass_.entry("brick-pass") == ("brick-pass", "brick_plugin:Brick", "brick")
+    assert plugins.registry.pass_.entry("brick-pass")[:3] == ("brick-pass", "brick_plugin:Brick", "brick")
 
 
 def test_plugins_come_sorted_whatever_the_path_says(install):
@@ -216,7 +216,7 @@ def test_backend_files_need_no_python(install):
     }
     install("dovetail-acme-npu", {"acme-npu": "acme_npu"}, files)
     registry = load_plugins(strict=True).registry
-    assert registry.backend.entry("acme-npu") == ("acme-npu", "acme_npu:npu.backend.yaml", "dovetail-acme-npu")
+    assert registry.backend.entry("acme-npu")[:3] == ("acme-npu", "acme_npu:npu.backend.yaml", "dovetail-acme-npu")
     assert registry.backend.entry("acme-npu-xl").target == "acme_npu:more/big.backend.yaml"
     assert registry.backend["acme-npu"].read_text().startswith("# made by acme")
 

@@ -26,6 +26,24 @@ def test_what_belongs_together_is_named(results):
     assert plan.model["result"] == manifest.content_digest
 
 
+def test_every_file_and_every_folder_is_flushed_once(results, monkeypatch):
+    """The second result replaces one with more files, which takes one record of what to remove."""
+    flushed, flush = [], os.fsync
+
+    def counted(descriptor):
+        flushed.append(os.fstat(descriptor).st_ino)
+        flush(descriptor)
+
+    monkeypatch.setattr("os.fsync", counted)
+    results["a"].files["ranges.json"] = "{}\n"
+    for name, records in (("a", 0), ("b", 1)):
+        flushed.clear()
+        results[name].save("out")
+        kept = [path.stat().st_ino for path in (Path("out"), *Path("out").iterdir())]
+        assert sorted(flushed.count(inode) for inode in kept) == [1] * len(kept)
+        assert len(flushed) == len(kept) + len(["the staging folder"]) + records
+
+
 def test_equal_results_are_equal_in_every_byte(results):
     results["a"].save("one")
     results["a"].save("two")

@@ -10,7 +10,7 @@ import onnx_ir as ir
 import pytest
 from dovetail.errors import DovetailError
 from dovetail_onnx.opening import open_proto
-from dovetail_verify import preparation
+from dovetail_verify import prepared_outputs
 from dovetail_verify.runners import reference_runner
 from dovetail_verify.unchanged import is_unchanged
 
@@ -70,7 +70,7 @@ def test_a_difference_names_the_pass_and_the_node(data):
 def test_a_model_that_preparing_leaves_as_it_is_is_not_loaded_again(monkeypatch):
     loaded = []
     monkeypatch.setattr(
-        preparation, "reference_runner", lambda *given: loaded.append(given) or reference_runner(*given)
+        prepared_outputs, "reference_runner", lambda *given: loaded.append(given) or reference_runner(*given)
     )
     assert said(dovetail.compile(net(), ["host"], data={"x": X}))
     assert not loaded

@@ -37,7 +37,7 @@ def register(registry):
     registry.edit("bpu-unit-conv", "dovetail_bpu_int8.unit_conv:UnitConv")
     registry.backend("bpu-int8", "dovetail_bpu_int8:bpu_int8.yaml")
     registry.conformance("bpu-int8", "dovetail_bpu_int8:conformance.yaml")
-    registry.pass_("bpu-heads", "dovetail_bpu_int8.heads:AdviseOnHeads")
+    registry.pass_("bpu-heads", "dovetail_bpu_int8.heads:AdviseOnHeads", for_backend="bpu-int8")
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.option:VendorNotes")
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
@@ -18,7 +17,6 @@ _BACKEND = "bpu-int8"
 _IMAGE = 4  # the rank of what a Transpose to channels last moves
 
 
-@dataclass(frozen=True)
 class AdviseOnHeads(Pass):
     """Say where to end a model whose last nodes the BPU does not take.
 

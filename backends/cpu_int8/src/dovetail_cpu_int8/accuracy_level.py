@@ -34,7 +34,6 @@ class _Floats:
     model: Model
 
 
-@dataclass(frozen=True)
 class KeepFloats(Pass):
     """Keep the model as it is in floats, for `accuracy-level`; its weights are not copied.
 
@@ -54,7 +53,6 @@ class KeepFloats(Pass):
         return False
 
 
-@dataclass(frozen=True)
 class AccuracyLevel(Pass):
     """Measure the error of `accuracy_level=4` on the data, and for `accuracy_level=measured` choose the level.
 

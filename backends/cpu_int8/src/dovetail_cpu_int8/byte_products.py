@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,6 @@ _HALF = 16  # numbers that four bits hold
 _ZEROS, _BIAS = 3, 5  # indices of inputs
 
 
-@dataclass(frozen=True)
 class ByteProducts(Pass):
     """Compute a product of 8 bits with `accuracy_level=1` as one of their upper and one of their lower four bits.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 _FLOAT, _INT32 = ir.DataType.FLOAT, ir.DataType.INT32
 
 
-@dataclass(frozen=True)
 class DynamicQuantization(Pass):
     """Quantize the input of a MatMul with integer weights at run time.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +32,6 @@ _HALF = Format.of("float16")
 _LARGEST = float(np.finfo(np.float16).max)
 
 
-@dataclass(frozen=True)
 class HalfScales(Pass):
     """Keep the scales of weights in float16, for `cpu-int8:scales=float16`.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,7 +31,6 @@ _LARGEST = 127
 _INTEGERS = ir.TensorType(ir.DataType.INT8)
 
 
-@dataclass(frozen=True)
 class CacheRanges(Pass):
     """Measure the ranges of the channels of keys, after their rotation, and of values, for `cpu-int8:cache=int8`.
 
@@ -123,7 +121,6 @@ def _measured(model: Model, nodes: Sequence[ir.Node], ctx: Context) -> dict[ir.N
     return found
 
 
-@dataclass(frozen=True)
 class Int8Caches(Pass):
     """Pass keys and values on in int8, with a scale per channel, for `cpu-int8:cache=int8`.
 

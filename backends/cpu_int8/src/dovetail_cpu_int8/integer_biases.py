@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 _LARGEST = 2**31 - 1
 
 
-@dataclass(frozen=True)
 class IntegerBiases(Pass):
     """Store the constant that is added to a quantized MatMul of `cpu-int8` in int32, in the scale of its sums.
 

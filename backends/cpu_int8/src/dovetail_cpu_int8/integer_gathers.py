@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from dovetail_transforms import NewNodes
 
 
-@dataclass(frozen=True)
 class IntegerGathers(Pass):
     """Gather the integers of rows instead of the floats of a whole table.
 

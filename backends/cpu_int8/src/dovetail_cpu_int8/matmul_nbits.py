@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 _DOMAIN = "com.microsoft"
 
 
-@dataclass(frozen=True)
 class MatMulNBits(Pass):
     """Replace a product and the DequantizeLinear of its weight by a MatMulNBits, for `cpu-int8:kernel=nbits`.
 

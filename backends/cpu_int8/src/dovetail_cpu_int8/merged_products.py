@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,6 @@ _OUTER = "N"
 _PROJECTIONS = 3  # inputs of GroupQueryAttention that may be one: queries, keys and values
 
 
-@dataclass(frozen=True)
 class MergeProducts(Pass):
     """Merge MatMulNBits that read the same value in one format into one.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -28,7 +27,6 @@ bias the second."""
 _ZERO_POINTS = 11  # the first of these inputs of QMoE
 
 
-@dataclass(frozen=True)
 class QuantizedExperts(Pass):
     """Replace a MoE and the DequantizeLinears of its weights by a QMoE, for `cpu-int8:kernel=nbits`.
 

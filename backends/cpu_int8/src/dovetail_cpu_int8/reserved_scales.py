@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +22,6 @@ _NORMALIZATIONS = ("LayerNormalization", "RMSNormalization")
 _RESERVED = "dovetail.reserved_scale"
 
 
-@dataclass(frozen=True)
 class ReserveScales(Pass):
     """Insert a Mul by ones before products whose inputs have other readers, if these inputs may be smoothed.
 
@@ -85,7 +83,6 @@ def _insert(value: ir.Value, layers: list[Layer], channels: int, model: Model, n
         layer.node.replace_input_with(0, scaled.outputs[0])
 
 
-@dataclass(frozen=True)
 class DropScales(Pass):
     """Remove the nodes of `reserve-scales` that still multiply by ones.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -26,7 +25,6 @@ _ROWS = 1024  # compared at once
 _SAMPLE = 16  # numbers per axis that differ in nearly all pairs of tensors
 
 
-@dataclass(frozen=True)
 class TieEmbeddings(Pass):
     """Let the head read the table of the embedding, where both have the same numbers, for weights alone.
 

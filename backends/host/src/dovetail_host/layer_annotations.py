@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -21,7 +20,6 @@ KEY = "layer_ann"
 SETTING = "session.layer_assignment_settings"
 
 
-@dataclass(frozen=True)
 class LayerAnnotations(Pass):
     """Annotate every node with its backend, where ONNX Runtime runs backends on several devices.
 

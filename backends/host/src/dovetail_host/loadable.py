@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-@dataclass(frozen=True)
 class ExplicitZeroPoints(Pass):
     """Write a zero point of zero where ONNX Runtime's kernel reads one that the node leaves out.
 
@@ -59,7 +57,6 @@ PROPAGATED = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "
 """Operators after which ONNX Runtime 1.32 repeats a DequantizeLinear; measured over 26 operators."""
 
 
-@dataclass(frozen=True)
 class ImplicitZeroPoints(Pass):
     """Omit an all-zero zero point that ONNX Runtime would repeat in the wrong type.
 
@@ -114,7 +111,6 @@ def _only_quantized(value: ir.Value) -> bool:
     return bool(readers) and all(reader.op_type == "QuantizeLinear" for reader in readers)
 
 
-@dataclass(frozen=True)
 class GuardCapturedValues(Pass):
     """Insert a Max of one operand between a moved dequantized value and the bodies that capture it.
 
@@ -185,7 +181,6 @@ def _in_bodies(value: ir.Value) -> list[tuple[ir.Node, int]]:
     return [(node, index) for node, index in value.uses() if node.graph is not home]
 
 
-@dataclass(frozen=True)
 class NoteTransposeOptimizer(Pass):
     """Remark that the result needs ONNX Runtime without its transpose optimizer.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.passes import Pass
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 _KEY = "ort_config"
 
 
-@dataclass(frozen=True)
 class DropSessionOptions(Pass):
     """Remove options of sessions from the metadata of a model.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,6 @@ _ACTIVATIONS = ("Clip", "Relu")
 _CLIP_TAKES_INTEGERS = 12  # opset
 
 
-@dataclass(frozen=True)
 class ClipIntegers(Pass):
     """Compute Relu and Clip of `ppl-int8` on integers.
 

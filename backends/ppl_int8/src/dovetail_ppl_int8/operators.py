@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 _CLIP_TAKES_INPUTS = 11  # opset
 
 
-@dataclass(frozen=True)
 class PplOperators(Pass):
     """Rewrite arithmetic with constants to operators that PPL computes in int8, if `ppl-int8` is requested.
 

@@ -11,7 +11,6 @@ from dovetail.plugin import Option
 from dovetail.text import pluralize
 
 from dovetail_tensorrt.engine_backends import engine_backend
-from dovetail_tensorrt.libraries import library
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -62,9 +61,10 @@ class AskParserOption(Option):
         if not keywords.get(_KEYWORD):
             return
         backend = cast("FileBackend", engine_backend(ctx.backends, "--ask-parser"))
-        found = library()
         from dovetail_tensorrt.ask_parser import answers
+        from dovetail_tensorrt.libraries import library
 
+        found = library()
         asked = list(answers(model, {node.name for node in plan.nodes}, ctx, backend, found))
         differences = [answer for answer in asked if answer.differs]
         plan.summary[_SUMMARY] = {

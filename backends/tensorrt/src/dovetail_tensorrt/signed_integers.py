@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,7 +21,6 @@ _MIDDLE = 128
 _ZERO_POINT = 2  # input of QuantizeLinear and DequantizeLinear
 
 
-@dataclass(frozen=True)
 class SignedIntegers(Pass):
     """Convert uint8 with the zero point 128 to int8 with zero.
 

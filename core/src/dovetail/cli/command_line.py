@@ -100,20 +100,29 @@ class CommandLine:
         _add_arguments(parser, command)
         if command.name not in COMMANDS_WITH_OPTIONS:
             return
-        for found in installed_options(self.plugins.registry, command.name):
-            # Try on a throwaway parser first: an option that fails halfway must not leave arguments behind.
-            trial = argparse.ArgumentParser(add_help=True)
-            _add_arguments(trial, command)
-            try:
-                for other in (*self.options, found):
-                    with blaming(other):
-                        other.option.add_arguments(trial)
-            except DovetailError as error:
-                drop_option(self.plugins.registry, found.name, error)
-            else:
-                with blaming(found):
-                    found.option.add_arguments(parser)
-                self.options.append(found)
+        self.options = installed_options(self.plugins.registry, command.name)
+        while faulty := _faulty(self.options, command):
+            drop_option(self.plugins.registry, *faulty)
+            self.options = [one for one in self.options if one.name != faulty[0]]
+        for found in self.options:
+            with blaming(found):
+                found.option.add_arguments(parser)
+
+
+def _faulty(options: Sequence[InstalledOption], command: Command) -> tuple[str, DovetailError] | None:
+    """Return the first option whose arguments cannot be added, with the error; None if all can.
+
+    A throwaway parser gets them: an option that fails halfway must not leave arguments behind.
+    """
+    trial = argparse.ArgumentParser(add_help=True)
+    _add_arguments(trial, command)
+    for one in options:
+        try:
+            with blaming(one):
+                one.option.add_arguments(trial)
+        except DovetailError as error:
+            return one.name, error
+    return None
 
 
 def _list_commands(listed: _Subparsers, registry: Registry) -> None:

@@ -43,16 +43,17 @@ def compose(
     wanted = set(stages)
     for stage in sorted(wanted.difference(STAGES)):
         raise DovetailError(f"unknown stage {stage!r}{did_you_mean(stage, STAGES)}", f"stages: {', '.join(STAGES)}")
-    loaded = registry.pass_.usable(lambda name: load_pass(registry, name), _needed(request, registry))
+    ours = request and {"", *(choice.name for choice in request.backends)}
+    names = [entry.name for entry in registry.pass_.entries if not ours or entry.for_backend in ours]
+    loaded = registry.pass_.usable(lambda name: load_pass(registry, name), _needed(request, registry), names)
     own = _own(passes)
     staged = {name: pass_ for name, pass_ in loaded.items() if pass_.stage is not None}
     staged |= {name: type(pass_) for name, pass_ in own.items()}
     predecessors = _predecessors(staged, registry)
-    ours = request and {"", *(choice.name for choice in request.backends)}
     steps: list[str] = []
     for stage in (stage for stage in STAGES if stage in wanted):
-        names = {key for key, kind in staged.items() if kind.stage == stage and (not ours or kind.for_backend in ours)}
-        steps += _sorted(names, predecessors, registry)
+        here = {key for key, kind in staged.items() if kind.stage == stage and (not ours or kind.for_backend in ours)}
+        steps += _sorted(here, predecessors, registry)
     pipeline = Pipeline(own.get(name) or _make(staged[name], registry) for name in steps)
     if plugins is not None:
         plugins.configure(pipeline, request or Request())
@@ -108,6 +109,8 @@ def _predecessors(staged: dict[str, type[Pass]], registry: Registry) -> dict[str
         constraints = (pass_.requires, pass_.after, pass_.before)
         requires, after, others = map(list, constraints)
         for needed in requires:
+            if needed in registry.pass_ and registry.pass_.entry(needed).for_backend:
+                continue  # where its backend is not chosen, it has nothing to do
             if needed not in staged:
                 known = "belongs to no stage" if needed in registry.pass_ else "is not installed"
                 raise DovetailError(

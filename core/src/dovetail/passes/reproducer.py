@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.installed import DISTRIBUTION
+from dovetail.installed import DISTRIBUTION, version_of
 
 if TYPE_CHECKING:
     from dovetail.ir.dialect import SourceSnapshot
@@ -62,12 +61,7 @@ def _save(path: Path, source: SourceSnapshot, pipeline: Pipeline, ctx: Context, 
 
 def versions(plugins: PluginSet | None) -> dict[str, str]:
     """Return the versions that may matter to a failure, by distribution."""
-    found = {}
-    for name in _LIBRARIES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
+    found = {name: version for name in _LIBRARIES if (version := version_of(name))}
     for record in plugins.plugins if plugins else ():
         if record.status == "ok":
             found.setdefault(record.distribution, record.version)

@@ -24,7 +24,7 @@ STAGES = ("normalize", "analyze", "place", "type", "calibrate", "quantize", "joi
 
 @dataclass(frozen=True)
 class Pass(ABC):
-    """A transformation or analysis of a model. A subclass is a frozen dataclass whose fields are its options.
+    """A transformation or analysis of a model. A subclass with options is a frozen dataclass whose fields they are.
 
     The model is valid before and after `run`. A pass is stateless: its results go into the model, into remarks, or into
     an analysis.
@@ -38,7 +38,8 @@ class Pass(ABC):
         name: Its name in pipelines, in kebab case.
         stage: The stage it belongs to; None if it runs only in pipelines that name it.
         for_backend: The backend that it is for: compilations that do not choose this backend leave the pass out; see
-            `own_nodes`. Empty for a pass that is for all.
+            `own_nodes`. Empty for a pass that is for all. `registry.pass_(name, target, for_backend=...)` may say it,
+            too: then they do not even import it.
         requires: Passes that must be installed and run before it.
         after: Passes that run before it, if installed.
         before: Passes that run after it, if installed.
@@ -89,6 +90,8 @@ def load_pass(registry: Registry, name: str) -> type[Pass]:
     if found.stage is not None and found.stage not in STAGES:
         why = f"{title} names an unknown stage {found.stage!r}{now_called(found.stage, renamed.STAGES, STAGES)}"
         raise DovetailError(why, f"stages: {', '.join(STAGES)}")
+    if (said := registry.pass_.entry(name).for_backend) not in ("", found.for_backend):
+        raise DovetailError(f"{title} is registered for backend '{said}', and its class for '{found.for_backend}'")
     for constraint in ("requires", "after", "before"):
         if not isinstance(getattr(found, constraint), tuple):
             raise DovetailError(f"{title}: {constraint} must be a tuple of pass names")

@@ -64,12 +64,12 @@ def build(cls: type[Pass], options: Mapping[str, Value]) -> Pass:
 
 def print_options(pass_: Pass) -> str:
     """Return the options that differ from their defaults, in braces; empty if none does."""
-    hints, parts = _hints(type(pass_)), []
+    parts = []
     for item in fields(pass_):
         value = getattr(pass_, item.name)
         default = item.default if item.default_factory is MISSING else item.default_factory()
         if item.init and (default is MISSING or value != default or type(value) is not type(default)):
-            parts.append(f"{item.name}={_print(value, hints.get(item.name, Any))}")
+            parts.append(f"{item.name}={_print(value, _hints(type(pass_)).get(item.name, Any))}")
     return f"{{{','.join(parts)}}}" if parts else ""
 
 

@@ -10,12 +10,12 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli import PlainCommand, broken_lines, existing, plugins_of, print_json, say
 from dovetail.errors import DovetailError
+from dovetail.installed import version_of
 from dovetail.planning import HOST, operator_name
 from dovetail.text import pluralize
 
@@ -119,13 +119,7 @@ def _gpus() -> list[str]:
 
 
 def _versions() -> dict[str, str]:
-    known = {}
-    for name in _PACKAGES:
-        try:
-            known[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return known
+    return {name: version for name in _PACKAGES if (version := version_of(name))}
 
 
 def examine_model(model: Model, path: Path, plugins: PluginSet | None = None) -> dict[str, Any]:

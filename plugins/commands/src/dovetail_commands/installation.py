@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 
 from dovetail import __version__
 from dovetail.installed import DISTRIBUTION
@@ -30,6 +29,8 @@ class InstallationProblem:
 
 def installation_problems() -> Iterator[InstallationProblem]:
     """Yield what is wrong with the installed distributions: one that owns the same files, and several versions."""
+    from importlib import metadata  # slow to import; the help lists the command of this module
+
     found: defaultdict[str, dict[str, None]] = defaultdict(dict)
     for one in metadata.distributions():
         name = str(one.metadata["Name"]).lower().replace("_", "-")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import sys
 import threading
 import time
@@ -123,6 +122,8 @@ class NotebookBar(Bar):
         self._last = now
         filled = f' value="{done}" max="{total}"' if total else ""
         figures = f"{done}/{total}, " if total else ""
+        import html  # slow to import, and used in notebooks alone
+
         text = html.escape(f"{printable(what)} {figures}{now - self._since:.0f} s")
         self._handle.update(self._html(f'<progress{filled} style="vertical-align: middle"></progress> {text}'))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from dovetail_kernels.library import KernelChoice, KernelLibrary
 
 
-@dataclass(frozen=True)
 class SelectKernels(Pass):
     """Lower every node that has a kernel to it, with a key, and insert the necessary conversions.
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import our_name
 
@@ -25,8 +25,7 @@ Opsets = Mapping[str, int] | int
 _TENSOR = re.compile(r"tensor\((\w+)\)")
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(NamedTuple):
     """One formal input or output.
 
     Attributes:

@@ -9,14 +9,13 @@ proto ever holds the weights; `join` lets the caller stream them between the mes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _MODEL_GRAPH, _GRAPH_INITIALIZER, _TENSOR_RAW_DATA = 7, 5, 9  # numbers of fields
 _LENGTH_DELIMITED = 2  # the wire type of messages, texts and bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RawData:
+class RawData(NamedTuple):
     """Offset and length of one initializer's bytes in the file."""
 
     offset: int

@@ -7,9 +7,9 @@ import os
 import sys
 import threading
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Protocol
 
+from dovetail.installed import version_of
 from dovetail.plugin import Availability, EngineError, Tool
 from dovetail_commands import environment_of, variable_of
 
@@ -103,10 +103,7 @@ class Provider:
         package, _, system = self.package.partition(" ")
         if system:
             return sys.platform == "darwin"
-        try:
-            return bool(metadata.version(package))
-        except metadata.PackageNotFoundError:
-            return False
+        return bool(version_of(package))
 
     def devices(self) -> list[str]:
         """Return its devices here, as `gpu NVIDIA`; empty if it is built into ONNX Runtime, which lists none.

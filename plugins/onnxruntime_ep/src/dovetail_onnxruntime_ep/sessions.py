@@ -11,8 +11,7 @@ import io
 import os
 import re
 import threading
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
@@ -32,8 +31,7 @@ class ProviderError(Exception):
         self.nodes = list(nodes)
 
 
-@dataclass(frozen=True)
-class Loaded:
+class Loaded(NamedTuple):
     """A model on a provider.
 
     Attributes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dovetail.ir import FreshNames
 
@@ -24,8 +23,7 @@ STRUCT = "paddle.struct_name"
 """Metadata keys of nodes: the source line, and the layer."""
 
 
-@dataclass(frozen=True)
-class TensorInfo:
+class TensorInfo(NamedTuple):
     """The type of a value.
 
     Attributes:

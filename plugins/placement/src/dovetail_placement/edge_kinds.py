@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from dovetail.installed import package_folder
 from dovetail.ir import FlatGraph
 from dovetail.passes import Pass
 from dovetail.planning import set_kind
@@ -149,11 +150,9 @@ def _is_count(dtype: ir.DataType) -> bool:
 @cache
 def operator_facts() -> OperatorFacts:
     """Return the operator facts that all backends share, loaded once."""
-    from importlib.resources import files
-
     from dovetail_schemas import load_operator_facts
 
-    return load_operator_facts(files("dovetail_schemas") / "ops" / "onnx.yaml")
+    return load_operator_facts(package_folder("dovetail_schemas") / "ops" / "onnx.yaml")
 
 
 def facts_of(registry: Registry) -> OperatorFacts:
@@ -181,7 +180,6 @@ class Facts:
         return cls(facts_of(ctx.registry))
 
 
-@dataclass(frozen=True)
 class MarkEdgeKinds(Pass):
     """Annotate every node and value with its kind: data, index or shape.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -115,7 +114,6 @@ def _verify(model: Model, makers: Iterable[str]) -> None:
 _CONTRACT = "an edit returns the nodes that it added, each in the graph and with a type for every output"
 
 
-@dataclass(frozen=True)
 class ApplyEdits(Pass):
     """Apply the edits of the request, after those of a replayed plan.
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import input_data
@@ -128,8 +127,7 @@ def _option(model: Model, inputs: Iterable[ir.Value], ctx: Context) -> str:
     return f"{text} (or --data FILE --fix-shape data for the extents of your inputs)"
 
 
-@dataclass(frozen=True)
-class _DataShapes:
+class _DataShapes(NamedTuple):
     """The shapes of the data, which are the same in every round of decisions.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
@@ -45,8 +45,7 @@ class Pin(NamedTuple):
     request: NodeRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
+class Unfit(NamedTuple):
     """An entry of a replayed plan that matches no node of the model.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FlatGraph, is_onnx
@@ -40,7 +40,6 @@ _OPERATORS = 6  # named of those that no engine runs
 _CLAIM = "dovetail.claim"
 
 
-@dataclass(frozen=True)
 class Place(Pass):
     """Let each backend claim nodes, in the user's order; the host takes the rest.
 

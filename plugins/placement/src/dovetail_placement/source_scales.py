@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import onnx_ir as ir
@@ -21,8 +21,7 @@ _LIFTED = "dovetail.source_scale"
 _QDQ = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
-@dataclass(frozen=True, slots=True)
-class SourceScale:
+class SourceScale(NamedTuple):
     """How the source model holds a value in integers.
 
     Attributes:
@@ -208,6 +207,12 @@ def _shaped(numbers: tuple, known: SourceScale, shape: tuple[int, ...]) -> np.nd
 def lifted_scale(value: ir.Value) -> SourceScale | None:
     """Return the scale that a value had in the source model, where its conversions were lifted from the graph."""
     return value.meta.data.get(_LIFTED)
+
+
+def lifted_values(graph: ir.Graph) -> list[tuple[ir.Value, SourceScale]]:
+    """Return the values of a graph whose conversions were lifted from it, each with the scale that these had."""
+    values = [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
+    return [(value, scale) for value in values if (scale := lifted_scale(value)) is not None]
 
 
 def set_lifted_scale(value: ir.Value, scale: SourceScale) -> None:

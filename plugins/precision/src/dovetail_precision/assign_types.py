@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError, UsageError
@@ -116,7 +115,6 @@ def remark_assumed_ranges(problem: TypingProblem, model: Model, ctx: Context) ->
         ctx.remark("analysis", "", _RULE, why, suggest="--data")
 
 
-@dataclass(frozen=True)
 class AssignTypes(Pass):
     """Choose a precision for every node and port. Nodes that have no legal type on their backend are placed again.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import FLOAT32, FLOAT_FORMATS, Format, bodies, float_name, is_onnx
 
@@ -128,8 +127,7 @@ def follows_readers(variable: FormatVariable) -> bool:
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
-@dataclass(frozen=True, slots=True)
-class TypeEquality:
+class TypeEquality(NamedTuple):
     """Ports of a control-flow node and of its bodies that pass one value unchanged.
 
     Attributes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FlatGraph, Format, float_format, input_of, insert_after_value, is_onnx
@@ -23,7 +22,6 @@ def gives_high(backend: Backend) -> bool:
     return backend.border is not None and backend.border.floats == "high"
 
 
-@dataclass(frozen=True)
 class FloatBorders(Pass):
     """Pass floats across the border of regions in the high precision, where the backend's file requires it.
 

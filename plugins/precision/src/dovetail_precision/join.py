@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from dovetail.planning import NodeMaker
 
 
-@dataclass(frozen=True)
 class JoinFormats(Pass):
     """Apply the types of the plan to the graph, with one Cast per value and type.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.files import seen
@@ -102,7 +101,6 @@ def _width(value: ir.Value) -> float:
     return (value.dtype.bitwidth if value.dtype is not None else 32) / 8
 
 
-@dataclass(frozen=True)
 class PredictTimes(Pass):
     """Predict the time of a quantized plan, and remark if floats on the host would take less.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, dtype_name, is_onnx, name_of, replace_uses_except
@@ -25,7 +24,6 @@ _NUMBERS = range(1, 30)
 _BITS = frozenset({"BitCast"})  # reads the bit representation
 
 
-@dataclass(frozen=True)
 class WidenFloats(Pass):
     """Compute a model in a narrow float type in float32, if every chosen backend requests that.
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
-from dovetail.ir import FlatGraph, name_of
-from dovetail.passes import Pass
+from dovetail.ir import name_of
 from dovetail.planning import Parameters, QuantizedValue, placement_of
 from dovetail.text import pluralize
 from dovetail_onnx.partial_tensors import slabs_of
 from dovetail_placement.source_scales import weight_of
-from dovetail_precision.sharing_groups import QuantizedForm, quantized_forms
+from dovetail_precision.sharing_groups import QuantizedForm
 from dovetail_runtime.data_workers import data_workers
 
 from dovetail_quantize.integers import expressible, number_of_scales, product_of_scales, slices
@@ -48,42 +46,20 @@ _FEW = 16  # samples
 _ByUse = Mapping[tuple[int, str], QuantizedForm]
 
 
-@dataclass(frozen=True)
-class Calibrate(Pass):
-    """Find scale and zero point of every value that is computed or read in a quantized format.
-
-    Given:  conv_1 reads %x in int8[symmetric], and data on which %x lies between -1 and 2
-    Result: a quantized value of %x with the scale 2/127; the graph does not change
-
-    Weights are observed directly, activations on the data; a scale such as X*W is the product of the scales at these
-    ports. A replayed plan supplies the parameters that came from data.
-    """
-
-    name = "calibrate"
-    stage = "calibrate"
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Fill `ctx.outcome.quantized_values`.
-
-        Raises:
-            DovetailError: Data is required but missing, or a value cannot be calibrated.
-        """
-        forms = quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)
-        if not forms:
-            return False
-        for node in dict.fromkeys(use.node for one in forms for use in one.uses):
-            if node.graph is not model.graph:
-                why = "numbers in bodies of control flow are not calibrated"
-                ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
-        if ctx.refusals.fresh:
-            return False
-        calibration = _Calibration(model, ctx)
-        calibration.find(forms)
-        if ctx.refusals.fresh:
-            return False
-        ctx.outcome.quantized_values = [calibration.quantized(one) for one in forms]
-        ctx.count("quantized values", len(forms))
-        return False
+def calibrate_forms(model: Model, forms: list[QuantizedForm], ctx: Context) -> None:
+    """Fill `ctx.outcome.quantized_values`, or refuse nodes; the graph does not change."""
+    for node in dict.fromkeys(use.node for one in forms for use in one.uses):
+        if node.graph is not model.graph:
+            why = "numbers in bodies of control flow are not calibrated"
+            ctx.refuse(node, placement_of(node).backend, why, rule="calibration")
+    if ctx.refusals.fresh:
+        return
+    calibration = _Calibration(model, ctx)
+    calibration.find(forms)
+    if ctx.refusals.fresh:
+        return
+    ctx.outcome.quantized_values = [calibration.quantized(one) for one in forms]
+    ctx.count("quantized values", len(forms))
 
 
 _LARGE = 1 << 22  # numbers of a weight that is read in slabs

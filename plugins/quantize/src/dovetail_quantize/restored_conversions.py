@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 from dovetail.ir import FreshNames, dtype_of, float_format, insert_after_value, name_of
 from dovetail.planning import HOST, Placement, get_placement, placement_of, set_placement
 from dovetail_onnx.signatures import Signatures, input_name
-from dovetail_placement.source_scales import lifted_scale
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from onnx_ir._core import Usage
 
 
-def restore_conversions(model: Model, ctx: Context) -> bool:
+def restore_conversions(model: Model, lifted: Sequence[tuple[ir.Value, SourceScale]], ctx: Context) -> bool:
     """Let whatever reads a value of the source in floats read it as the source rounds it.
 
     Ports in integers have conversions of their own by now, with the scale of the source where their formats have it.
 
+    Args:
+        model: The model.
+        lifted: Its values whose conversions were lifted; see `lifted_values`.
+        ctx: Its context.
+
     Returns:
         Whether anything changed.
     """
-    graph = model.graph
-    values = [*graph.inputs, *graph.initializers.values(), *(value for node in graph for value in node.outputs)]
-    lifted = [(value, scale) for value in values if (scale := lifted_scale(value)) is not None]
     restoring = _Restoring(model, ctx) if lifted else None
     count = sum(restoring.restore(value, scale) for value, scale in lifted) if restoring is not None else 0
     if count:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 from dovetail_onnx.native_runtime import keeping_freed_memory
 
-from dovetail_runtime.data.file_items import FileItems, file_items
-
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Progress
     from dovetail.plugin import PluginSet
+
+    from dovetail_runtime.data.file_items import FileItems
 
 _PARTS = 8
 _PARTS_EACH = 2  # of each machine of a cluster
@@ -47,6 +47,8 @@ class DataWorkers:
 
     def divided(self, model: Model, data: object) -> list[FileItems]:
         """Return the parts of data in files; empty if it cannot be divided, or there is only one file."""
+        from dovetail_runtime.data.file_items import file_items  # every compilation asks for workers
+
         items = file_items(model, data)
         parts = items.divided(self.parts) if items is not None else []
         return parts if len(parts) > 1 else []

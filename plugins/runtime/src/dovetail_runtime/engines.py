@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from dovetail.errors import DovetailError
 from dovetail.planning import HOST, from_source
@@ -330,6 +330,5 @@ def _for_nodes(engines: Engines, ctx: Context) -> Engines:
     return found
 
 
-@dataclass(frozen=True)
-class _Made:
+class _Made(NamedTuple):
     engines: Engines

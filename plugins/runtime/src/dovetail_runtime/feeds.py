@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.errors import DovetailError
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
     from dovetail.ir import Model
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredValue:
+class DeclaredValue(NamedTuple):
     """Declaration of a value: name, type and shape.
 
     Attributes:

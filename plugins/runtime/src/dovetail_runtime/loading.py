@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
@@ -32,8 +31,7 @@ _LARGEST_TRIED = 1 << 30  # bytes of weights; engines need as much again
 _MOST_TRIED = 20_000  # nodes; an engine's preparation time may be superlinear
 
 
-@dataclass(frozen=True)
-class LoadTrial:
+class LoadTrial(NamedTuple):
     """State of the engines after a compilation, for the `CompiledModel`.
 
     Attributes:
@@ -47,7 +45,6 @@ class LoadTrial:
     untried: str = ""
 
 
-@dataclass(frozen=True)
 class Load(Pass):
     """Load every region on the first engine of its backend, and refuse the nodes that the engine rejects.
 

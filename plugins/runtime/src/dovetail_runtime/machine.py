@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import re
 from collections.abc import Iterable, Mapping
-from importlib import metadata
 from pathlib import Path
 
+from dovetail.installed import InstalledDistributions
 from dovetail_onnx.files.private_folders import cache_folder
 
 from dovetail_runtime.processor import cpu_facts
 
-_VERSION = re.compile(r"^Version: *(.*)$", re.MULTILINE)
-_REQUIRED = re.compile(r"^Requires-Dist: *([\w.-]*)(.*)$", re.MULTILINE)
 _WHAT = {
     "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
     "versions": "other versions of what computes",
@@ -70,21 +67,17 @@ def _processor() -> list[str]:
 
 
 def _versions(distributions: Iterable[str]) -> dict[str, str]:
+    installed = InstalledDistributions()
     found: dict[str, str] = {}
     waiting = list(distributions)
     while waiting:
         name = waiting.pop().lower().replace("_", "-")
         if name in found:
             continue
-        try:
-            distribution = metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
-        # `distribution.metadata` would parse the description as well, which takes a hundred times as long.
-        text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-        headers = text.partition("\n\n")[0]
-        found[name] = next(iter(_VERSION.findall(headers)), "")
-        waiting += [needed for needed, rest in _REQUIRED.findall(headers) if "extra ==" not in rest]
+        distribution = installed.get(name)
+        if distribution is not None:
+            found[name] = distribution.version
+            waiting += distribution.required()
     return found
 
 

@@ -6,7 +6,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError, EngineWarning
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from dovetail_runtime.sessions import SelfChecking
 
 
-@dataclass(frozen=True, slots=True)
-class RegionRefusal:
+class RegionRefusal(NamedTuple):
     """An engine's refusal of a region.
 
     Attributes:

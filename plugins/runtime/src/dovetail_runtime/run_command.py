@@ -13,8 +13,6 @@ from dovetail_commands.terminal import say_note, table
 from dovetail_onnx.files.locations import data_location
 from dovetail_onnx.files.writing import replacing_file
 
-from dovetail_runtime.parallel_run import WAYS
-
 if TYPE_CHECKING:
     import numpy as np
     from dovetail.plugin import CompiledModel
@@ -22,6 +20,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    from dovetail_runtime.parallel_run import WAYS  # the help lists this command
+
     parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
     parser.add_argument(
         "--data", type=data_location, required=True, metavar="FILE.npz|FOLDER", help="one array per input"
@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     from dovetail_runtime.timeline import trace
 
     compiled = api.load(args.result, plugins_of(args))
+    from dovetail_runtime.parallel_run import WAYS
+
     if args.parallel != WAYS[0]:
         compiled.options["parallel"] = args.parallel
     if args.threads is not None:

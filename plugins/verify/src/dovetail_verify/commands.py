@@ -16,7 +16,6 @@ from dovetail_commands.terminal import say_note, table, warn
 from dovetail_onnx.files.locations import data_location
 
 from dovetail_verify.arguments import add_goals, add_input_shapes, checked_shapes, goals_of
-from dovetail_verify.layers import ORDERS
 
 if TYPE_CHECKING:
     from dovetail.passes import Request
@@ -110,6 +109,8 @@ BISECT = PlainCommand(
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `verify`."""
+    from dovetail_verify.layers import ORDERS  # the help lists this command
+
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
     parser.add_argument("--data", type=data_location, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")

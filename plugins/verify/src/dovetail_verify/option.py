@@ -14,7 +14,6 @@ from dovetail.plugin import Option, Outcome, Policy
 from dovetail_commands.request import command_text
 
 from dovetail_verify.arguments import GOALS, add_goals, add_input_shapes, checked_shapes, goals_of, shapes_of
-from dovetail_verify.layers import ORDERS, check_order
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, CompileJob, Phase, Trial
@@ -129,13 +128,14 @@ class VerifyResult(Option):
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
         """Record which data the result is of, and what was said of the preparation."""
-        from dovetail_verify.held_out import divided, record_use
         from dovetail_verify.preparation import PreparationCheck
 
         prepared = job.ctx.kept.get(PreparationCheck)
         compiled.plan.remarks += prepared.remarks if prepared is not None else ()
         if job.request.data is None or not _learns(job):
             return
+        from dovetail_verify.held_out import divided, record_use
+
         given, split = job.request.data, None
         if _divides(job):
             split = divided(job).split
@@ -257,9 +257,12 @@ def _order(keywords: Mapping[str, Any]) -> str:
         UsageError: The criterion is unknown.
     """
     given = keywords.get("layers")
-    by = ORDERS[0] if given is True else given or ""
-    if by:
-        check_order(by)
+    if not given:
+        return ""
+    from dovetail_verify.layers import ORDERS, check_order
+
+    by = ORDERS[0] if given is True else given
+    check_order(by)
     return by
 
 

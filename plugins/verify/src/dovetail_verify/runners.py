@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.loading import artifact_of
-from dovetail_runtime.data.sources import data_digest
 
 if TYPE_CHECKING:
     import numpy as np
@@ -175,6 +174,8 @@ class CachedOriginal:
         # Key the cache by content: batches may come in any order, and a function may return different ones each time.
         if not all(hasattr(array, "dtype") for array in feeds.values()):
             return self._run(feeds)  # sequences have no digest
+        from dovetail_runtime.data.sources import data_digest
+
         key = data_digest(dict(feeds))
         if key in self._known:
             return self._known[key]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,7 @@ from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.plugin import Option
 
-from dovetail_bpu_int8.bpu_requests import OPTION, check_used, requests_of
-from dovetail_bpu_int8.calibration_search import ChooseObserver, wants_search, with_scheme_of_plan
-from dovetail_bpu_int8.mixed_precision_search import Ladder, check_ladder, check_recorded, checked_goal
+from dovetail_bpu_int8.bpu_requests import BACKEND, OPTION, check_used, requests_of
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -83,7 +81,7 @@ class BpuOption(Option):
         Raises:
             UsageError: The goal of the ladder is not a cosine similarity.
         """
-        checked_goal(args.ladder)
+        _goal(args.ladder)
         given = {
             "hb_yaml": args.hb_yaml,
             "quant_config": args.quant_config,
@@ -98,7 +96,7 @@ class BpuOption(Option):
         Raises:
             UsageError: The goal of the ladder is not a cosine similarity.
         """
-        checked_goal(keywords.get("ladder"))
+        _goal(keywords.get("ladder"))
         return {}
 
     def requested(self, request: Request, model: Model, keywords: Mapping[str, Any]) -> Request:
@@ -113,8 +111,10 @@ class BpuOption(Option):
             from dovetail_bpu_int8.vendor.request import changed
 
             request = changed(request, model, **given)
+        from dovetail_bpu_int8.calibration_search import with_scheme_of_plan
+
         request = with_scheme_of_plan(request)
-        goal = checked_goal(keywords.get("ladder"))
+        goal = _goal(keywords.get("ladder"))
         if goal is not None:
             own = {**request.options.get(OPTION, {}), "ladder": goal}
             request = replace(request, options={**request.options, OPTION: own})
@@ -131,7 +131,9 @@ class BpuOption(Option):
             DovetailError: A YAML file of the vendor's tools has no calibration data, and none was given.
             UsageError: The ladder lacks data, or conflicts with the request.
         """
-        if checked_goal(job.keywords.get("ladder")) is not None:
+        if _goal(job.keywords.get("ladder")) is not None:
+            from dovetail_bpu_int8.mixed_precision_search import check_ladder
+
             check_ladder(job)
         lacking = job.request.options.get(OPTION, {}).get("no_data")
         if lacking and job.recognized is None and job.request.plan is None:
@@ -141,10 +143,16 @@ class BpuOption(Option):
 
     def policies(self, job: CompileJob, phase: Phase) -> Iterable[Policy]:
         """Choose an observer if none was chosen, and climb the ladder, step by step."""
-        goal = checked_goal(job.keywords.get("ladder"))
-        if phase == "observe" and wants_search(job):
-            return [ChooseObserver(job)]
-        return [Ladder(job, goal)] if phase == "raise" and goal is not None else []
+        if phase == "observe" and any(choice.name == BACKEND for choice in job.request.backends):
+            from dovetail_bpu_int8.calibration_search import ChooseObserver, wants_search
+
+            return [ChooseObserver(job)] if wants_search(job) else []
+        goal = _goal(job.keywords.get("ladder"))
+        if phase == "raise" and goal is not None:
+            from dovetail_bpu_int8.mixed_precision_search import Ladder
+
+            return [Ladder(job, goal)]
+        return []
 
     def finish(self, job: CompileJob, compiled: CompiledModel) -> None:
         """Check that the BPU has something to do.
@@ -160,15 +168,25 @@ class BpuOption(Option):
         Raises:
             GoalError: It did.
         """
-        goal = checked_goal(job.keywords.get("ladder"))
+        goal = _goal(job.keywords.get("ladder"))
         if goal is not None and job.recognized is not None:
+            from dovetail_bpu_int8.mixed_precision_search import check_recorded
+
             check_recorded(job, compiled, goal)
 
 
 BPU = BpuOption()
 
 
-@dataclass(frozen=True)
+def _goal(given: object) -> float | None:
+    """Return the goal of the ladder; None for no ladder. Compilations without one import nothing that searches."""
+    if given is None or given is False:
+        return None
+    from dovetail_bpu_int8.mixed_precision_search import checked_goal
+
+    return checked_goal(given)
+
+
 class VendorNotes(Pass):
     """Emit remarks for settings of hb_mapper and hb_compile files that are ignored or handled differently.
 

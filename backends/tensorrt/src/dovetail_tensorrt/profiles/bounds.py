@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
@@ -18,8 +17,7 @@ _POINTS = ("min", "opt", "max")
 _VALUES = "="
 
 
-@dataclass(frozen=True)
-class ExtentBounds:
+class ExtentBounds(NamedTuple):
     """Bounds of one value.
 
     Attributes:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.files import seen
+from dovetail.installed import package_folder
 from dovetail.plugin.backend import BackendFormat
 from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.loading.isolation import described
@@ -149,9 +150,7 @@ def _files(module: Any, endings: tuple[str, ...]) -> Iterator[tuple[str, Source]
     """Yield the files of a package whose names have one of the endings, with their paths in it; none for a module."""
     if not hasattr(module, "__path__"):
         return
-    from importlib import resources
-
-    root = resources.files(module)
+    root = package_folder(module)
     # A name with a dot is a file; asking the file system for each takes longer than all else.
     inside = [name for name in _names(root) if "." not in name and name != "__pycache__" and (root / name).is_dir()]
     for folder, prefix in ((root, ""), *((root / name, f"{name}/") for name in inside)):

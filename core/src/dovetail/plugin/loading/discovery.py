@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from dovetail.errors import UsageError
-from dovetail.installed import entry_points
+from dovetail.installed import EntryPoint, entry_points
 from dovetail.text import did_you_mean
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "dovetail"
 
@@ -80,12 +77,12 @@ def discover(block: Collection[str], allow: Collection[str] | None) -> list[tupl
 def _find() -> Iterator[tuple[PluginRecord, EntryPoint]]:
     """Yield every entry point once, each under a unique name."""
     targets: dict[str, set[str]] = {}
-    for point, distribution, version in entry_points(ENTRY_POINT_GROUP):
+    for point, distribution in entry_points(ENTRY_POINT_GROUP):
         known = targets.setdefault(point.name, set())
         if point.value not in known:
-            name = f"{point.name}@{distribution}" if known else point.name
+            name = f"{point.name}@{distribution.name}" if known else point.name
             known.add(point.value)
-            yield PluginRecord(name, distribution, version, point.value), point
+            yield PluginRecord(name, distribution.name, distribution.version, point.value), point
 
 
 def _choose(records: list[PluginRecord], block: Collection[str], allow: Collection[str] | None) -> None:

@@ -15,7 +15,7 @@ import pluggy
 
 from dovetail.errors import DovetailError
 from dovetail.files import seen
-from dovetail.installed import DISTRIBUTION
+from dovetail.installed import DISTRIBUTION, EntryPoint
 from dovetail.plugin import hookspecs
 from dovetail.plugin.loading.backend_files import backend_files, formats_of, misnamed_file, names_file
 from dovetail.plugin.loading.discovery import PluginRecord, discover
@@ -24,8 +24,6 @@ from dovetail.plugin.loading.registry import OWN, Registry
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from dovetail.ir.model import Model
     from dovetail.planning.request import Request
     from dovetail.plugin.backend import BackendFormat

@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from dovetail.errors import DovetailError
-from dovetail.installed import required_by
+from dovetail.installed import package_folder, required_by
 from dovetail.planning.placement import HOST
 from dovetail.plugin import renamed
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
@@ -58,11 +58,13 @@ class Registration(NamedTuple):
         name: Its name for users.
         target: `module:Attribute` of code, `package:path/to/file.yaml` of data, the text of a pipeline.
         owner: The distribution that registered it.
+        for_backend: The backend that a pass is for, if that is known before it is loaded; else empty.
     """
 
     name: str
     target: str
     owner: str
+    for_backend: str = ""
 
 
 class UnknownKindError(DovetailError, AttributeError):
@@ -79,25 +81,32 @@ class Table:
         self._entries: dict[str, Registration] = {}
         self._rivals: dict[str, list[Registration]] = {}  # backends registered by several distributions under one name
 
-    def __call__(self, name: str, target: str) -> None:
+    def __call__(self, name: str, target: str, for_backend: str = "") -> None:
         """Register `target` under `name`.
+
+        Args:
+            name: Its name for users.
+            target: Where it is: of the form that the kind has.
+            for_backend: Of a pass, its `Pass.for_backend`: compilations without this backend do not even import it.
 
         Raises:
             DovetailError: The target is malformed, or the name is taken; while a plugin registers, after all of it.
         """
         try:
-            self._register(name, target)
+            self._register(name, target, for_backend)
         except DovetailError as error:
             self._registry.at_fault(error)
 
-    def _register(self, name: str, target: str) -> None:
+    def _register(self, name: str, target: str, for_backend: str) -> None:
         if not _NAME.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
+        if for_backend and self.kind != "pass":
+            raise DovetailError(f"{self.kind} {name!r} is registered for a backend, which only a pass may be")
         known_form = isinstance(target, str) and any(form.fullmatch(target) for form in self._forms.values())
         if not known_form or ".." in target and self._forms is not _TEXT:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
-        entry = Registration(name, target, self._registry.owner)
+        entry = Registration(name, target, self._registry.owner, for_backend)
         taken = self._entries.get(name)
         if self.kind == "backend" and self._is_rival(entry, taken):
             rivals = self._rivals.setdefault(name, [taken] if taken else [])
@@ -136,19 +145,22 @@ class Table:
                 f"repair or reinstall {entry.owner}, or leave it out with --no-plugin",
             ) from error
 
-    def usable(self, load: Callable[[str], T], needed: Collection[str] | None = ()) -> dict[str, T]:
+    def usable(
+        self, load: Callable[[str], T], needed: Collection[str] | None = (), of: Iterable[str] | None = None
+    ) -> dict[str, T]:
         """Return all components that load, by name. Another one is left out with a warning, which comes once.
 
         Args:
             load: Loads the component of a name, and checks it.
             needed: Distributions that are needed now: without a component of theirs, or of what they require, a
                 result would be another one. None if all are.
+            of: The names of those to load, by default all.
 
         Raises:
             DovetailError: A component that is needed does not load.
         """
         found = {}
-        for name in self:
+        for name in list(self if of is None else of):
             try:
                 found[name] = load(name)
             except DovetailError as error:
@@ -376,12 +388,10 @@ def _attribute(target: str) -> Any:
 
 
 def _resource(target: str) -> Traversable:
-    from importlib import resources
-
     if Path(target).is_absolute():
         return Path(target)
     package, _, path = target.partition(":")
-    found = resources.files(package).joinpath(*path.split("/"))
+    found = package_folder(package).joinpath(*path.split("/"))
     if not found.is_file():
         raise FileNotFoundError(f"{package} holds no file {path}")
     return found

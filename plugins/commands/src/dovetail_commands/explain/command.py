@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING
 import dovetail
 from dovetail.cli import PlainCommand, existing, plugins_of, print_json, say
 from dovetail.errors import UsageError
-from dovetail.planning import Plan
-
-from dovetail_commands.explain.explanation import explain_plan, only_node
 
 if TYPE_CHECKING:
     from dovetail.api import AnyModel
+    from dovetail.planning import Plan
     from dovetail.plugin import CompiledModel, PluginSet
 
     from dovetail_commands.explain.all_nodes import Elsewhere
@@ -91,6 +89,8 @@ def explain(
         if selector is not None:
             raise UsageError("a selector is given besides all nodes", "leave one of them out")
         return elsewhere(result, model=model, plugins=plugins).lines()
+    from dovetail_commands.explain.explanation import explain_plan, only_node  # the help lists this command
+
     decided = _plan_of(result, plugins)
     lines = explain_plan(decided, selector)
     node = only_node(decided, selector)
@@ -124,4 +124,6 @@ def elsewhere(
 def _plan_of(result: CompiledModel | Plan | str | Path, plugins: PluginSet | None) -> Plan:
     if isinstance(result, (str, Path)):
         return dovetail.load_plan(result, plugins)
+    from dovetail.planning import Plan
+
     return result if isinstance(result, Plan) else result.plan

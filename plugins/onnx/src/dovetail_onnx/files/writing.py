@@ -132,7 +132,7 @@ def sync_folder(folder: Path) -> None:
     """Flush the names in `folder` to disk, if the operating system supports that."""
     if os.name == "nt":
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(descriptor)
     finally:

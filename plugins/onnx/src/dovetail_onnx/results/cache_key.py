@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
 from dovetail.files import seen
-from dovetail.installed import DISTRIBUTION
+from dovetail.installed import DISTRIBUTION, InstalledDistributions
 from dovetail.plugin import input_data
 
-from dovetail_onnx.results.versions import Versions
 from dovetail_onnx.skeleton import skeleton_of
 
 if TYPE_CHECKING:
@@ -105,9 +104,9 @@ def _code(ctx: Context) -> list[list[str]]:
 def _versions(ctx: Context) -> dict[str, str]:
     """Return the versions of Dovetail, of the plugins' distributions, and of their requirements."""
     records = [record for record in ctx.plugins.plugins if record.status == "ok"] if ctx.plugins else []
-    installed = Versions()
-    own = {DISTRIBUTION: installed.of(DISTRIBUTION), **{record.distribution: record.version for record in records}}
+    names = {DISTRIBUTION, *(record.distribution for record in records)}
+    installed = InstalledDistributions()
     # Extras too: an installed one may build what is otherwise only planned.
-    required = {name for distribution in own for name in installed.requirements_of(distribution)}
-    versions = own | {name: installed.of(name) for name in required - own.keys()}
+    names |= {needed for one in map(installed.get, names) if one for needed in one.required(with_extras=True)}
+    versions = {name: one.version for name in names if (one := installed.get(name))}
     return versions | {f"plugin {record.name}": record.version for record in records}

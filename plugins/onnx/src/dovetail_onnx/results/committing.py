@@ -54,12 +54,13 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
             _check_folders(folder, name)
             if (folder / name).is_dir() and not (folder / name).is_symlink():
                 raise DovetailError(f"{folder / name} is a folder", "remove it, or name another folder to write to")
-        write_text(staging / _REPLACED, json.dumps(_replaced(folder, manifest)))
+        if replaced := _replaced(folder, manifest):
+            write_text(staging / _REPLACED, json.dumps(replaced))
         # Not earlier: an equal manifest in the folder and in a staging folder means that the rename has happened.
         write_text(staging / MANIFEST, text)
-        write_text(staging / _NEXT, text)
+        _second_name(staging / MANIFEST, staging / _NEXT, text)
         leave_receipt(staging)
-        sync_folder(staging)
+        _sync_folders(staging, manifest)
         staging.chmod(stat.S_IMODE(folder.stat().st_mode))  # from here on, other users may have to read it
         (staging / _NEXT).replace(folder / MANIFEST)
         try:
@@ -69,7 +70,15 @@ def commit(folder: Path, staging: Path, manifest: Manifest) -> None:
                 f"the result is saved in {folder}, but some of its files could not take their places: {error}",
                 "`dovetail.load` reads it all the same; for other programs, remove the obstacle and save again",
             ) from error
-        sync_folder(folder)
+        _sync_folders(folder, manifest)
+
+
+def _sync_folders(root: Path, manifest: Manifest) -> None:
+    """Flush the names of a result's files to the disk, once per folder: those inside first."""
+    folders = {root / parent for name in manifest.files for parent in Path(name).parents}
+    for folder in sorted({root, *folders}, reverse=True):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # a file may be in place from before
+            sync_folder(folder)
 
 
 def finish(folder: Path, locked: bool = False) -> None:
@@ -115,6 +124,14 @@ def _move(folder: Path, staging: Path, manifest: Manifest) -> None:
         remove_folders_inside(folder, name)
     shutil.rmtree(staging, ignore_errors=True)
     discard_receipt(staging)
+
+
+def _second_name(path: Path, name: Path, text: str) -> None:
+    """Give a file a second name, or write it a second time where a file has only one."""
+    try:
+        os.link(path, name)  # it is on disk already: no second flush
+    except OSError:
+        write_text(name, text)
 
 
 def _check_folders(folder: Path, name: str) -> None:

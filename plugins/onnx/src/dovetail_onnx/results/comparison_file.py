@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.text import printable
@@ -17,8 +16,7 @@ if TYPE_CHECKING:
 _TEXT_LISTS, _TEXTS = ("lines", "notes", "warnings", "missed"), ("short", "advice")
 
 
-@dataclass(frozen=True)
-class SavedComparison:
+class SavedComparison(NamedTuple):
     """A comparison that was read from a file; see `dovetail.plugin.Verification`.
 
     Attributes:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail import __version__
 from dovetail.errors import DovetailError
@@ -28,8 +28,7 @@ LARGEST = 1 << 24
 """Maximum bytes of a manifest."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileRecord:
+class FileRecord(NamedTuple):
     """One file of a result: its size in bytes and the SHA-256 of its content, in hexadecimal digits."""
 
     size: int

@@ -13,11 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.installed import version_of
 from dovetail.planning import PlannedBackend, Remark
 
 from dovetail_onnx.files.reading import open_inside
 from dovetail_onnx.results.manifest import MANIFEST, MODEL, PLAN, REMARKS, plain_name
-from dovetail_onnx.results.versions import Versions
 
 if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel, PluginSet
@@ -79,11 +79,8 @@ def origins_of(compiled: CompiledModel) -> dict[str, Any]:
         return {"backends": recorded}
     table = compiled.registry.emitter
     names = sorted({name for backend in compiled.backends for name in backend.artifacts if name in table})
-    return {"backends": recorded, "emitters": {name: _versioned(table.entry(name).owner) for name in names}}
-
-
-def _versioned(distribution: str) -> str:
-    return f"{distribution} {Versions().of(distribution)}".rstrip()
+    owners = [(name, table.entry(name).owner) for name in names]
+    return {"backends": recorded, "emitters": {name: f"{owner} {version_of(owner)}".rstrip() for name, owner in owners}}
 
 
 def backend_texts(compiled: CompiledModel) -> dict[str, str]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dovetail.errors import DovetailError
 from dovetail.files import seen
@@ -27,8 +26,7 @@ _TRIES, _PAUSE = 50, 0.02  # seconds; a commit takes a few milliseconds
 _HASHED_UP_TO = 64 << 20  # bytes; a twentieth of a second
 
 
-@dataclass(frozen=True)
-class FoundResult:
+class FoundResult(NamedTuple):
     """A result in a folder.
 
     Attributes:
@@ -48,8 +46,7 @@ class FoundResult:
     commit: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class SavedFolder:
+class SavedFolder(NamedTuple):
     """Origin of a loaded result; `dovetail.plugin.SavedResult` for folders and model files.
 
     Attributes:

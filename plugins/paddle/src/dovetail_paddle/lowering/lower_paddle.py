@@ -11,8 +11,6 @@ from dovetail.ir import gc_paused
 from dovetail.passes import Pass
 from dovetail.text import pluralize, printable
 
-from dovetail_paddle.lowering.graphs import NO_RULE, lower_model
-from dovetail_paddle.lowering.op import place_of
 from dovetail_paddle.pd_graph import PD_OP
 
 if TYPE_CHECKING:
@@ -81,6 +79,10 @@ def _is_program(model: Model) -> bool:
 
 
 def _lowered(model: Model, keep_unknown: bool) -> tuple[Model, list[ir.Node]]:
+    from dovetail_paddle.lowering.graphs import (
+        lower_model,  # every compilation asks whether there is a program to lower
+    )
+
     with gc_paused():
         lowered, problems, kept = lower_model(model.ir, keep_unknown)
     if problems:
@@ -90,6 +92,9 @@ def _lowered(model: Model, keep_unknown: bool) -> tuple[Model, list[ir.Node]]:
 
 def _refused(model: Model, problems: Sequence[tuple[ir.Node, str]]) -> DovetailError:
     """Create a single error about all operators that cannot be lowered."""
+    from dovetail_paddle.lowering.graphs import NO_RULE
+    from dovetail_paddle.lowering.op import place_of
+
     kinds: dict[tuple[str, str], list[ir.Node]] = {}
     for node, why in problems:
         kinds.setdefault((node.op_type, why), []).append(node)

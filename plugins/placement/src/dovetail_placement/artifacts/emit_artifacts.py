@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, used_values
-from dovetail.passes import Pass
 from dovetail.planning import Region, Rejection, Remark, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
 from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
@@ -95,56 +94,44 @@ def _remove_unread_weights(model: Model) -> None:
             del model.graph.initializers[name]
 
 
-@dataclass(frozen=True)
-class EmitArtifacts(Pass):
-    """Run the emitters that backends name under `emit: {artifacts: [...]}`, on regions or on the whole model.
+def emit_artifacts(model: Model, backends: Mapping[str, Backend], ctx: Context) -> bool:
+    """Emit the regions of these backends, by name, and replace those for which an emitter returns a node.
 
-    Given:  region 0 of a backend that is compiled ahead of time:  a = Conv(x, w)   y = Relu(a)
-    Result: artifacts/acme/region_0/net.blob, and y = com.acme::Blob(x) in the place of the region
-
-    A node that an emitter rejects is placed elsewhere, and everything is decided again.
+    Returns:
+        Whether anything was replaced.
     """
-
-    name = "emit-artifacts"
-    stage = "emit"
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Emit, and replace the regions for which an emitter returns a node."""
-        backends = {backend.name: backend for backend in ctx.backends if backend.artifacts}
-        if not backends:
-            return False
-        regions = [region for region in numbered_or_formed(model.graph) if region.backend in backends]
-        if not regions:
-            return False
-        ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
-        sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
-        quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
-        borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
-        made: list[tuple[Region, Artifact]] = []
-        for number, region in enumerate(regions):
-            if ctx.progress:
-                ctx.progress(f"emit region_{region.index} of {region.backend}", number, len(regions))
-            backend = backends[region.backend]
-            emitters = [name for name in backend.artifacts if _emits_regions(emitter_class(name, ctx))]
-            if not emitters:
-                continue
-            # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
-            # own source.
-            source = sources.get(region.index) or extract(model, region)
-            try:
-                given = _for_emitter(model, region, backend, source, quantized_values, borders, ctx)
-                made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
-                _remark_notes(given.nodes[0], made[-1][1], ctx)
-            except NotEmitted as refused:
-                if refused.nodes or not any(map(decided_key, region.nodes)):
-                    _refuse(region.nodes, region.backend, refused, ctx)
-                else:
-                    _refuse_parts(model, regions, region, backend, emitters, refused, quantized_values, borders, ctx)
-        if ctx.files_wanted and not TRIAL.get() and not ctx.refusals.fresh:
-            _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
-        if ctx.refusals.fresh:
-            return False
-        return replace_emitted(model, made, ctx)
+    regions = [region for region in numbered_or_formed(model.graph) if region.backend in backends]
+    if not regions:
+        return False
+    ctx.outcome.artifacts = ctx.outcome.artifacts or ArtifactFolder()
+    sources = dict(source_regions(ctx.outcome.decided, regions)) if ctx.outcome.decided is not None else {}
+    quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
+    borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
+    made: list[tuple[Region, Artifact]] = []
+    for number, region in enumerate(regions):
+        if ctx.progress:
+            ctx.progress(f"emit region_{region.index} of {region.backend}", number, len(regions))
+        backend = backends[region.backend]
+        emitters = [name for name in backend.artifacts if _emits_regions(emitter_class(name, ctx))]
+        if not emitters:
+            continue
+        # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
+        # own source.
+        source = sources.get(region.index) or extract(model, region)
+        try:
+            given = _for_emitter(model, region, backend, source, quantized_values, borders, ctx)
+            made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
+            _remark_notes(given.nodes[0], made[-1][1], ctx)
+        except NotEmitted as refused:
+            if refused.nodes or not any(map(decided_key, region.nodes)):
+                _refuse(region.nodes, region.backend, refused, ctx)
+            else:
+                _refuse_parts(model, regions, region, backend, emitters, refused, quantized_values, borders, ctx)
+    if ctx.files_wanted and not TRIAL.get() and not ctx.refusals.fresh:
+        _emit_whole_model(model, regions, backends, quantized_values, borders, ctx)
+    if ctx.refusals.fresh:
+        return False
+    return replace_emitted(model, made, ctx)
 
 
 def _emits_regions(emitter: type[Emitter]) -> bool:

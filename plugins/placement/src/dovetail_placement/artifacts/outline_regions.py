@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import FreshNames, all_nodes, format_of, input_of, name_of
-from dovetail.passes import Pass
 from dovetail.planning import (
     HOST,
     Placement,
@@ -135,45 +133,29 @@ def _replace_body_outputs(model: Model, replaced: Mapping[ir.Value, ir.Value]) -
                     graph.outputs[index] = replaced[value]
 
 
-@dataclass(frozen=True)
-class OutlineRegions(Pass):
-    """Outline the regions of a backend into model-local functions, and call them.
+def outline_regions(model: Model, backend: str, ctx: Context) -> bool:
+    """Outline the regions of a backend, or of all but the host if it is empty; return whether there are any.
 
-    Given:  region 0 of the backend acme:  a = Conv(x, w)   y = Relu(a)
-    Result: y = dovetail.acme::region_0(x, w), with a function of that name; weights are inputs of the function
-
-    Attributes:
-        backend: The backend; empty for all backends except the host.
+    Raises:
+        UsageError: No node is on the backend.
+        DovetailError: The model has no placements.
     """
-
-    name = "outline-regions"
-    backend: str = ""
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Outline the regions.
-
-        Raises:
-            UsageError: No node is on the backend.
-            DovetailError: The model has no placements.
-        """
-        known = placed_backends(model)
-        if not known:
-            hint = "run `place` before it, or give a model that was compiled"
-            raise DovetailError("outline-regions: the model has no placements", hint)
-        if self.backend and self.backend not in known:
-            raise UsageError(f"no node is on backend '{self.backend}'{did_you_mean(self.backend, known)}")
-        regions = [region for region in numbered_or_formed(model.graph) if self._wants(region.backend)]
-        names = ctx.analysis(FreshNames, model)
-        for region in regions:
-            node = outline_region(model, region.part(region.nodes), f"region_{region.index}", names)
-            ctx.remark("passed", node, "outlined", f"region {region.index} is a function of {len(region.nodes)} nodes")
-        if regions:
-            model.graph.sort()
-            model.touch()
-        return bool(regions)
-
-    def _wants(self, backend: str) -> bool:
-        return backend == self.backend if self.backend else backend != HOST
+    known = placed_backends(model)
+    if not known:
+        hint = "run `place` before it, or give a model that was compiled"
+        raise DovetailError("outline-regions: the model has no placements", hint)
+    if backend and backend not in known:
+        raise UsageError(f"no node is on backend '{backend}'{did_you_mean(backend, known)}")
+    wanted = {backend} if backend else known - {HOST}
+    regions = [region for region in numbered_or_formed(model.graph) if region.backend in wanted]
+    names = ctx.analysis(FreshNames, model)
+    for region in regions:
+        node = outline_region(model, region.part(region.nodes), f"region_{region.index}", names)
+        ctx.remark("passed", node, "outlined", f"region {region.index} is a function of {len(region.nodes)} nodes")
+    if regions:
+        model.graph.sort()
+        model.touch()
+    return bool(regions)
 
 
 class BorderConversions:

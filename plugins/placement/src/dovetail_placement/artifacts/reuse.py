@@ -15,12 +15,11 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.files import seen
+from dovetail.installed import version_of
 from dovetail.plugin import Artifact, Call, Emitter, StandIn, input_data
 from dovetail.plugin.loading import ArtifactFolder
 from dovetail_onnx import ARTIFACTS, file_sha256, skeleton_of, tensor_chunks
@@ -155,7 +154,7 @@ def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegi
     ]  # fmt: skip
     code = {each.__module__.partition(".")[0] for each in type(emitter).__mro__ if issubclass(each, Emitter)}
     state = source_state(tuple(sorted(code)))
-    about = (name, version, owner, _version(owner), state, ctx.files_wanted, emitter.whole)
+    about = (name, version, owner, version_of(owner), state, ctx.files_wanted, emitter.whole)
     given = (region.backend.name, sorted(region.backend.chosen.items()), region.nodes, options)
     named = [(file, file_sha256(seen(Path(file)))) for file in sorted({*_files_in(given)})]
     values: tuple[object, ...] = (region.quantized_values, region.inputs, region.outputs, named)
@@ -201,14 +200,6 @@ class _Samples:
         found = hashlib.sha256(digest.encode())
         _add(model, found)
         return cls(found.hexdigest())
-
-
-@cache
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except (metadata.PackageNotFoundError, ValueError):
-        return ""
 
 
 def _add(model: Model, found: hashlib._Hash) -> None:

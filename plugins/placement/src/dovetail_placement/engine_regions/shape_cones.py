@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import onnx_ir as ir
 from dovetail.ir import FlatGraph, FreshNames, graph_of, is_onnx, producer_of
@@ -39,8 +39,7 @@ _LARGEST = 256
 """Maximum nodes of a cone. Larger cones are not followed, which keeps the pass linear."""
 
 
-@dataclass(frozen=True)
-class ShapeCone:
+class ShapeCone(NamedTuple):
     """The nodes that compute a value from extents.
 
     Attributes:
@@ -138,7 +137,6 @@ def read_outside_alone(
 _PARTITIONER = "engine-regions"
 
 
-@dataclass(frozen=True)
 class CopyShapeCones(Pass):
     """Copy the nodes that compute integers from extents to the side of a border that reads the integers.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,6 @@ DEFAULT_PARTITIONER = "topological"
 """The partitioner of backends that name none."""
 
 
-@dataclass(frozen=True)
 class FormRegions(Pass):
     """Number the regions: maximal convex sets of nodes of one backend, in topological order.
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import Reads, reads_of
@@ -24,8 +23,7 @@ if TYPE_CHECKING:
 _SHOWN = 8  # regions of a cycle that are named
 
 
-@dataclass(frozen=True)
-class PlacedNodes:
+class PlacedNodes(NamedTuple):
     """The view of a partitioner; see `dovetail.plugin.RegionView`."""
 
     graph: ir.Graph

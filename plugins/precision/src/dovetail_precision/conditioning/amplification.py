@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import float_name, is_onnx
 
@@ -161,8 +160,7 @@ def find_epsilon_guards(
             leading.setdefault(id(value), []).append(_Step(node, behind[0].division, behind))
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(NamedTuple):
     """A reader on a path to a division, with one such division and the next steps."""
 
     node: ir.Node

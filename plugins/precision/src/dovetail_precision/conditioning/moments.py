@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import float_name, is_onnx
 
@@ -20,8 +19,7 @@ FOLLOWED = _MEANS | {"MatMul", "ReduceSumSquare"}
 """Operators that a mean needs: a graph without any of them has no moments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """A mean or a product, up to a constant factor.
 
     Attributes:

@@ -7,8 +7,7 @@ Loop or Scan returns one matrix per iteration, which are merged by their maximum
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import FreshNames, bodies, float_name, is_onnx, name_of
 from dovetail.planning import given_regions
@@ -160,8 +159,7 @@ def measurable(model: Model, in_loops: bool = True) -> list[ir.Value]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Instrumented:
+class Instrumented(NamedTuple):
     """An instrumented copy of a model.
 
     Attributes:

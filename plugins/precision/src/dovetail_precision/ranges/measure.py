@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, input_of, is_onnx, name_of
@@ -99,7 +98,6 @@ FILE = "ranges.json"
 _RANGES = "dovetail.ranges"
 
 
-@dataclass(frozen=True)
 class MeasureRanges(Pass):
     """Run the model on the data and record the range of every value.
 
@@ -154,8 +152,7 @@ def measured_ranges(model: Model) -> Mapping[int, tuple[ir.Value, Range]]:
     return model.ir.meta.get(_RANGES, {})
 
 
-@dataclass(frozen=True)
-class _Measured:
+class _Measured(NamedTuple):
     """The measured ranges of a model, by value name.
 
     Attributes:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from dovetail.ir import Format, FreshNames, float_format, is_onnx, name_of, producer_of
-from dovetail.passes import Pass
 from dovetail.planning import (
     PART,
     Placement,
@@ -71,50 +69,26 @@ _SCALES = "dovetail.scales"
 _LOWEST = 13  # opset; ReduceSum and Split take axes and splits as inputs, QuantizeLinear has `axis`
 
 
-@dataclass(frozen=True)
-class IntegerArithmetic(Pass):
-    """Lower quantized nodes to integer operators where their backend asks for it (`emit: {arithmetic: integers}`).
+def lower_to_integers(model: Model, wanted: Collection[str], ctx: Context) -> bool:
+    """Lower the nodes of these backends in the main graph, the only one with quantized nodes.
 
-    Given:  %q = QuantizeLinear(Conv(DequantizeLinear(%x), DequantizeLinear(%w), DequantizeLinear(%b)))
-    Result: %q = Cast(Clip(Round(Mul(Cast(Add(ConvInteger(%x, %w), %b)), %multiplier))))
-
-    `dovetail_quantize.arithmetic` defines bit for bit what every operator computes. Operators without a definition are
-    left unchanged, with a remark. Values that other backends read keep their conversions.
-
-    The last node of a lowering takes the name of the node that it replaces, and its integer result takes the name of
-    the float result.
-
-    Attributes:
-        everywhere: Lower the nodes of all backends, as a comparison does whose result must not depend on how an engine
-            sums and rounds.
+    Returns:
+        Whether anything changed.
     """
-
-    name = "integer-arithmetic"
-    stage = "quantize"
-    requires = ("quantize",)
-    everywhere: bool = False
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Rewrite the main graph, the only one with quantized nodes."""
-        placed = (get_placement(node) for node in model.graph) if self.everywhere else ()
-        wanted = {one.backend for one in placed if one is not None}
-        wanted |= {one.name for one in ctx.backends if one.arithmetic == "integers"}
-        if not wanted:
-            return False
-        if model.opset < _LOWEST:
-            why = f"the model has opset {model.opset}, and integer arithmetic is written in {_LOWEST} or newer"
-            ctx.remark("missed", "", "integer-arithmetic", why)
-            return False
-        rewriting = _Rewriting(model, ctx, wanted)
-        for node in list(model.graph):
-            placement = get_placement(node)
-            if placement is not None and placement.backend in wanted and is_onnx(node):
-                rewriting.rewrite(node)
-        rewriting.remove_unread()
-        if rewriting.count:
-            ctx.count("in-integers", rewriting.count)
-            model.touch()
-        return rewriting.count > 0
+    if model.opset < _LOWEST:
+        why = f"the model has opset {model.opset}, and integer arithmetic is written in {_LOWEST} or newer"
+        ctx.remark("missed", "", "integer-arithmetic", why)
+        return False
+    rewriting = _Rewriting(model, ctx, wanted)
+    for node in list(model.graph):
+        placement = get_placement(node)
+        if placement is not None and placement.backend in wanted and is_onnx(node):
+            rewriting.rewrite(node)
+    rewriting.remove_unread()
+    if rewriting.count:
+        ctx.count("in-integers", rewriting.count)
+        model.touch()
+    return rewriting.count > 0
 
 
 class _Rewriting:

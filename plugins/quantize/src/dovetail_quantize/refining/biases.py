@@ -4,75 +4,43 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import onnx_ir as ir
 from dovetail.errors import DovetailError
 from dovetail.ir import FreshNames, constant_of, input_of, name_of
-from dovetail.passes import Pass
 
+from dovetail_quantize.refining.layers import ConstantReplacer, float_tensor, layers_of
+from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.samples import decibels
-from dovetail_quantize.refining.steps import BIAS, ROUNDING, SCALING, needs_data, wanted
+from dovetail_quantize.refining.steps import BIAS, ROUNDING, SCALING, needs_data
 
 if TYPE_CHECKING:
-    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
 
-    from dovetail_quantize.refining.layers import ConstantReplacer, Layer
+    from dovetail_quantize.refining.layers import Layer
     from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
-    from dovetail_quantize.refining.record import RefinementRecord
 
 
-@dataclass(frozen=True)
-class CorrectBiases(Pass):
-    """Add to biases the mean error that quantization causes.
-
-    Given:  %y = Conv(%x, %w, %b) in int8, whose channel 3 is 0.02 too large on average over the data
-    Result: %y = Conv(%x, %w, %b'), where element 3 of %b' is 0.02 smaller
-
-    The mean is that of the float output less the output with quantized weights and inputs, per channel. Layers are
-    corrected from the first to the last, so each sees the corrections before it. A mean m that the data leaves
-    uncertain is taken in part, by 1 - c v / m^2, where v is the variance of a mean over n samples and c = 1 + 8 / (n -
-    1), and not at all if that is negative.
-
-    MatMul has no bias; the constant that is added to its result is used instead, and if there is none, a remark says
-    so.
-    """
-
-    name = "correct-biases"
-    stage = "calibrate"
-    requires = ("calibrate", "reserve-biases")
-    after = ("round-weights",)
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Change biases.
-
-        Raises:
-            DovetailError: There is no data, it holds numbers that are not finite, or a replayed plan has not what it
-                needs.
-        """
-        if ctx.refusals.fresh or not wanted(ctx, BIAS):
-            return False
-        from dovetail_quantize.refining.layers import ConstantReplacer
-        from dovetail_quantize.refining.record import RefinementRecord
-
-        record, constants = RefinementRecord.of(ctx), ConstantReplacer(model, ctx)
-        layers = _layers(model, record, ctx) if ctx.outcome.quantized_values else []
-        before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
-        if record.replayed:
-            _replay(layers, record, constants, ctx)
-        elif layers:
-            needs_data(ctx, BIAS)
-            _correct(model, layers, record, constants, ctx)
-        changed = [layer for layer, bias, tensor in before if bias.const_value is not tensor]
-        ctx.count("corrected", len(changed))
-        record.count(BIAS, len(changed))
-        dropped = drop_reserved(model, constants, ctx, [layer.node for layer in changed])
-        if changed:
-            model.touch()
-        return bool(changed) or dropped
+def correct_biases(model: Model, ctx: Context) -> bool:
+    """Correct the biases of a model's layers, and drop those reserved in vain; return whether anything changed."""
+    record, constants = RefinementRecord.of(ctx), ConstantReplacer(model, ctx)
+    layers = _layers(model, record, ctx) if ctx.outcome.quantized_values else []
+    before = [(layer, bias, bias.const_value) for layer in layers if (bias := layer.bias) is not None]
+    if record.replayed:
+        _replay(layers, record, constants, ctx)
+    elif layers:
+        needs_data(ctx, BIAS)
+        _correct(model, layers, record, constants, ctx)
+    changed = [layer for layer, bias, tensor in before if bias.const_value is not tensor]
+    ctx.count("corrected", len(changed))
+    record.count(BIAS, len(changed))
+    dropped = drop_reserved(model, constants, ctx, [layer.node for layer in changed])
+    if changed:
+        model.touch()
+    return bool(changed) or dropped
 
 
 def _layers(model: Model, record: RefinementRecord, ctx: Context) -> list[Layer]:
@@ -257,50 +225,24 @@ _RESERVED = "dovetail.reserved_bias"
 _AT = 2
 
 
-@dataclass(frozen=True)
-class ReserveBiases(Pass):
-    """Give layers without a bias one of zeros, if biases are going to be corrected.
-
-    Given:  %y = Conv(%x, %w)
-    Result: %y = Conv(%x, %w, %y_bias), with %y_bias = 0
-
-    It is done before anything is decided, so that the bias gets a format like any other. `correct-biases` removes those
-    that it does not change.
-    """
-
-    name = "reserve-biases"
-    stage = "analyze"
-    before = ("edge-kinds",)
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Add constants.
-
-        Raises:
-            DovetailError: The request contradicts a replayed plan.
-        """
-        if not wanted(ctx, BIAS):
-            return False
-        import numpy as np
-        import onnx_ir as ir
-
-        from dovetail_quantize.refining.layers import float_tensor, layers_of
-
-        names, changed = ctx.analysis(FreshNames, model), False
-        for layer in layers_of(model.graph):
-            node = layer.node
-            if layer.bias is not None or node.op_type == "MatMul":
-                continue
-            name = names.fresh(f"{node.outputs[0].name}_bias")
-            tensor = float_tensor(np.zeros(layer.channels), name)
-            value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
-            model.graph.register_initializer(value)
-            node.resize_inputs(_AT + 1)
-            node.replace_input_with(_AT, value)
-            node.meta[_RESERVED] = True
-            changed = True
-        if changed:
-            model.touch()
-        return changed
+def reserve_biases(model: Model, ctx: Context) -> bool:
+    """Give layers without a bias one of zeros; return whether any was without."""
+    names, changed = ctx.analysis(FreshNames, model), False
+    for layer in layers_of(model.graph):
+        node = layer.node
+        if layer.bias is not None or node.op_type == "MatMul":
+            continue
+        name = names.fresh(f"{node.outputs[0].name}_bias")
+        tensor = float_tensor(np.zeros(layer.channels), name)
+        value = ir.Value(name=name, type=ir.TensorType(tensor.dtype), shape=tensor.shape, const_value=tensor)
+        model.graph.register_initializer(value)
+        node.resize_inputs(_AT + 1)
+        node.replace_input_with(_AT, value)
+        node.meta[_RESERVED] = True
+        changed = True
+    if changed:
+        model.touch()
+    return changed
 
 
 def drop_reserved(model: Model, constants: ConstantReplacer, ctx: Context, used: Collection[ir.Node] = ()) -> bool:

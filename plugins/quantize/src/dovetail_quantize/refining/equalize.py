@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from dovetail.ir import constant_of, input_of, is_onnx, shape_of
-from dovetail.passes import Pass
 
-from dovetail_quantize.refining.layers import ConstantReplacer
-from dovetail_quantize.refining.steps import EQUALIZE, wanted
+from dovetail_quantize.refining.layers import ConstantReplacer, layers_of, refined_layers
+from dovetail_quantize.refining.record import RefinementRecord
+from dovetail_quantize.refining.steps import EQUALIZE
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -22,48 +21,17 @@ if TYPE_CHECKING:
     from dovetail_quantize.refining.layers import Layer
 
 
-@dataclass(frozen=True)
-class Equalize(Pass):
-    """Scale the channels between two quantized layers to equal ranges in both weights.
-
-    Given:  %1 = Conv(%x, %w1, %b1)   %2 = Relu(%1)   %3 = Conv(%2, %w2)
-    Result: %1 = Conv(%x, %w1 / s, %b1 / s)   %2 = Relu(%1)   %3 = Conv(%2, %w2 * s)
-
-    The factor s of a channel makes the largest weight that writes it equal to the largest that reads it. Chains of
-    layers are swept until the factors change by less than one percent. The model computes the same function, provided
-    that every node between the layers is per-channel and commutes with positive scaling: Relu, LeakyRelu, PRelu,
-    pooling, and data movement.
-
-    Options:
-        everywhere: Also equalize layers that the plan does not quantize, regardless of the request.
-    """
-
-    name = "equalize"
-    stage = "calibrate"
-    before = ("calibrate",)
-
-    everywhere: bool = False
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Scale weights and biases, as lazily computed constants.
-
-        Raises:
-            DovetailError: The request contradicts a replayed plan.
-        """
-        if not self.everywhere and not wanted(ctx, EQUALIZE):
-            return False
-        from dovetail_quantize.refining.layers import ConstantReplacer, layers_of, refined_layers
-        from dovetail_quantize.refining.record import RefinementRecord
-
-        record = RefinementRecord.of(ctx)
-        nodes = list(model.graph)
-        found = layers_of(nodes) if self.everywhere else refined_layers(nodes, EQUALIZE, record.steps)
-        changed = equalize_layers(found, ConstantReplacer(model, ctx), ctx)
-        if changed:
-            model.touch()
-            ctx.count("equalized", changed)
-            record.count(EQUALIZE, changed)
-        return bool(changed)
+def equalize_model(model: Model, ctx: Context, everywhere: bool) -> bool:
+    """Equalize the layers of a model that its request refines, or all of them; return whether any changed."""
+    record = RefinementRecord.of(ctx)
+    nodes = list(model.graph)
+    found = layers_of(nodes) if everywhere else refined_layers(nodes, EQUALIZE, record.steps)
+    changed = equalize_layers(found, ConstantReplacer(model, ctx), ctx)
+    if changed:
+        model.touch()
+        ctx.count("equalized", changed)
+        record.count(EQUALIZE, changed)
+    return bool(changed)
 
 
 _KEPT = ("Relu", "LeakyRelu", "PRelu", "Identity", "Dropout")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import FlatGraph, constant_of, name_of
-from dovetail.passes import Pass
+from dovetail_precision.sharing_groups import quantized_forms
 
 from dovetail_quantize.integers import scale_shape
-from dovetail_quantize.refining.steps import FEEDBACK, needs_data, wanted
+from dovetail_quantize.refining.block_products import block_products
+from dovetail_quantize.refining.record import RefinementRecord
+from dovetail_quantize.refining.steps import FEEDBACK, needs_data
 from dovetail_quantize.stored_blocks import BLOCKS, StoredBlocks, packed_shape
 
 if TYPE_CHECKING:
@@ -23,56 +24,27 @@ if TYPE_CHECKING:
     from dovetail_precision.sharing_groups import QuantizedForm
 
     from dovetail_quantize.refining.block_products import BlockProduct
-    from dovetail_quantize.refining.record import RefinementRecord
 
 _PARTS = ("integers", "scale", "zero_point")
 _CHECKED = 1 << 20  # numbers of a replayed weight
 _ALIKE = 0.5  # of the energy of a weight, which the error of its integers stays below
 
 
-@dataclass(frozen=True)
-class FeedBackErrors(Pass):
-    """Round the weights of products channel by channel, so that later ones compensate for the errors of earlier ones.
-
-    Given:  %y = MatMul(%x, %w), %w in int4 with a scale per block, and two channels of %x that are always equal
-    Result: where one row of %w is rounded down, the other one is rounded up: only their sum counts
-
-    The inputs of products are sampled in one run of the float model. Errors are weighted by them (see `ErrorFeedback`),
-    as after `weigh-scales`, which then has nothing to do. Weights are changed one at a time, and their integers lie on
-    disk until they are written. The plan keeps them, so that a replay needs no data.
-    """
-
-    name = "feed-back-errors"
-    stage = "calibrate"
-    requires = ("calibrate",)
-    after = ("smooth", "weigh-scales")
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Round the weights, and note their integers at them.
-
-        Raises:
-            DovetailError: Data is missing or does not fit, or a replayed plan is that of another model.
-        """
-        if ctx.refusals.fresh or not wanted(ctx, FEEDBACK):
-            return False
-        from dovetail_precision.sharing_groups import quantized_forms
-
-        from dovetail_quantize.refining.block_products import block_products
-        from dovetail_quantize.refining.record import RefinementRecord
-
-        record = RefinementRecord.of(ctx)
-        read = block_products(model, FEEDBACK, record.steps, ctx)
-        if not read:
-            return False
-        if record.replayed:
-            changed = sum(_replay(product, record) for products in read.values() for product in products)
-        else:
-            needs_data(ctx, FEEDBACK)
-            forms = {one.value: one for one in quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)}
-            changed = _feed_back(model, read, forms, record, ctx)
-        ctx.count("fed back", changed)
-        record.count(FEEDBACK, changed)
-        return bool(changed)
+def feed_back_errors(model: Model, ctx: Context) -> bool:
+    """Round the weights of products; return whether any changed."""
+    record = RefinementRecord.of(ctx)
+    read = block_products(model, FEEDBACK, record.steps, ctx)
+    if not read:
+        return False
+    if record.replayed:
+        changed = sum(_replay(product, record) for products in read.values() for product in products)
+    else:
+        needs_data(ctx, FEEDBACK)
+        forms = {one.value: one for one in quantized_forms(ctx.analysis(FlatGraph, model), model.ir.opset_imports)}
+        changed = _feed_back(model, read, forms, record, ctx)
+    ctx.count("fed back", changed)
+    record.count(FEEDBACK, changed)
+    return bool(changed)
 
 
 def _feed_back(

@@ -7,24 +7,21 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.files import seen
-from dovetail.passes import Pass
 from dovetail.planning import Plan
 from dovetail.plugin import TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.reading import file_sha256
 from dovetail_onnx.files.writing import write_array
 
-from dovetail_quantize.refining.steps import RECORD, left_out, steps_of
+from dovetail_quantize.refining.steps import RECORD, steps_of
 
 if TYPE_CHECKING:
-    from dovetail.ir import Model
     from dovetail.passes import Context
 
 
@@ -224,33 +221,3 @@ class RefinementRecord:
             plan.files = files
             plan.summary[_FILES] = {name: digest}
         plan.summary[RECORD] = entry
-
-
-@dataclass(frozen=True)
-class RecordRefinements(Pass):
-    """Record the refinements in the plan, and save their data-dependent results in a file next to it.
-
-    Given:  the biases of 12 layers were corrected
-    Result: `refined` in the summary of the plan, with the steps of every backend, the number of layers that each
-            changed, and the name of the file with the corrections, for a replay
-    """
-
-    name = "record-refinements"
-    stage = "calibrate"
-    requires = ("calibrate",)
-    after = ("equalize", "smooth", "round-weights", "correct-biases", "weigh-scales", "feed-back-errors")
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Fill the summary of the current plan."""
-        if ctx.refusals.fresh:
-            return False
-        for name, steps in left_out(ctx).items() if ctx.outcome.quantized_values else ():
-            why = f"without data, {name} leaves out refinements by which its weights lose less: {', '.join(steps)}"
-            ctx.remark("missed", "", "refine", why, suggest="--data with inputs like those that the model will see")
-        if not any(steps_of(ctx).values()) and not RefinementRecord.of(ctx).found_arrays:
-            return False
-        if ctx.outcome.quantized_values:
-            RefinementRecord.of(ctx).finish(ctx)
-        else:
-            ctx.remark("analysis", "", "refine", "nothing is quantized, so nothing was refined")
-        return False

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import constant_of, input_of, name_of
-from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
 from dovetail_quantize.integers import integer_bounds, parameters_of, shaped
 from dovetail_quantize.refining.descent import choose
-from dovetail_quantize.refining.layers import ConstantReplacer, RefinedTensor, float_tensor
+from dovetail_quantize.refining.layers import ConstantReplacer, RefinedTensor, float_tensor, refined_layers
+from dovetail_quantize.refining.layerwise import walk
+from dovetail_quantize.refining.quantized_model import QuantizedConstants
+from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.samples import RowSample, decibels, inputs_at, outputs_at, positions_of
-from dovetail_quantize.refining.steps import BIAS, ROUNDING, needs_data, wanted
+from dovetail_quantize.refining.steps import BIAS, ROUNDING, needs_data
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
@@ -26,57 +27,27 @@ if TYPE_CHECKING:
     from dovetail.planning import QuantizedValue
 
     from dovetail_quantize.refining.layers import Layer
-    from dovetail_quantize.refining.quantized_model import QuantizedConstants, QuantizedModel
-    from dovetail_quantize.refining.record import RefinementRecord
+    from dovetail_quantize.refining.quantized_model import QuantizedModel
 
 
-@dataclass(frozen=True)
-class RoundWeights(Pass):
-    """Round every element of a quantized weight down or up, to minimize the error of its layer's output.
-
-    Given:  %y = Conv(%x, %w) in int8, with weights 0.4 and 0.4 in steps of 1 for two inputs that are always equal
-    Result: the weights 0 and 1 instead of 0 and 0: the output depends only on their sum, 0.8
-
-    A layer is evaluated on its inputs in the quantized model, after the layers before it were rounded, and its output
-    is compared with that of the float model. 4096 rows of inputs are sampled, fewer if rows are long. One sample in
-    four is held out, and a layer keeps its new weights only if the error falls by two percent on the held-out rows,
-    too. If most of the error comes from quantized inputs, no rounding helps. The mean of the error is ignored if biases
-    will be corrected.
-    """
-
-    name = "round-weights"
-    stage = "calibrate"
-    requires = ("calibrate",)
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Replace weights by numbers that integers represent exactly.
-
-        Raises:
-            DovetailError: Data is missing or holds nonfinite numbers, or a replayed plan lacks the rounded weights.
-        """
-        if ctx.refusals.fresh or not ctx.outcome.quantized_values or not wanted(ctx, ROUNDING):
-            return False
-        from dovetail_quantize.refining.layers import ConstantReplacer, refined_layers
-        from dovetail_quantize.refining.layerwise import walk
-        from dovetail_quantize.refining.quantized_model import QuantizedConstants
-        from dovetail_quantize.refining.record import RefinementRecord
-
-        record = RefinementRecord.of(ctx)
-        layers = refined_layers(model.graph, ROUNDING, record.steps)
-        before = {layer: layer.weight.const_value for layer in layers}
-        weights = RoundedWeights(ConstantReplacer(model, ctx), QuantizedConstants(model, ctx), record)
-        if record.replayed:
-            for layer in layers:
-                weights.replay(layer, ctx)
-        elif layers:
-            needs_data(ctx, ROUNDING)
-            walk(model, ctx, layers, lambda layer, refiners: Rounding(layer, refiners, weights, ctx), "round weights")
-        changed = sum(layer.weight.const_value is not before[layer] for layer in layers)
-        ctx.count("rounded", changed)
-        record.count(ROUNDING, changed)
-        if changed:
-            model.touch()
-        return bool(changed)
+def round_weights(model: Model, ctx: Context) -> bool:
+    """Round the weights of a model's layers; return whether any changed."""
+    record = RefinementRecord.of(ctx)
+    layers = refined_layers(model.graph, ROUNDING, record.steps)
+    before = {layer: layer.weight.const_value for layer in layers}
+    weights = RoundedWeights(ConstantReplacer(model, ctx), QuantizedConstants(model, ctx), record)
+    if record.replayed:
+        for layer in layers:
+            weights.replay(layer, ctx)
+    elif layers:
+        needs_data(ctx, ROUNDING)
+        walk(model, ctx, layers, lambda layer, refiners: Rounding(layer, refiners, weights, ctx), "round weights")
+    changed = sum(layer.weight.const_value is not before[layer] for layer in layers)
+    ctx.count("rounded", changed)
+    record.count(ROUNDING, changed)
+    if changed:
+        model.touch()
+    return bool(changed)
 
 
 class Levels:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.ir import FLOAT32, constant_of, input_of, name_of
-from dovetail.passes import Pass
 from dovetail.planning import placement_of
 
 from dovetail_quantize.integers import parameters_of_range
+from dovetail_quantize.observing import observe
 from dovetail_quantize.refining.absorbers import Absorber, absorber_of
 from dovetail_quantize.refining.activation_aware import (
     activation_aware_factors,
@@ -22,10 +22,10 @@ from dovetail_quantize.refining.activation_aware import (
     normalized_factors,
     rounded,
 )
-from dovetail_quantize.refining.layers import Layer, refined_layers
+from dovetail_quantize.refining.layers import ConstantReplacer, Layer, refined_layers
 from dovetail_quantize.refining.record import RefinementRecord
 from dovetail_quantize.refining.samples import RowSample, decibels
-from dovetail_quantize.refining.steps import SMOOTH, needs_data, wanted
+from dovetail_quantize.refining.steps import SMOOTH, needs_data
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -33,73 +33,34 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-@dataclass(frozen=True)
-class Smooth(Pass):
-    """Even out the channels that quantized products read by moving outliers into the weights.
-
-    Given:  %x = LayerNormalization(%h, %scale, %bias)   %q = MatMul(%x, %w1)   %k = MatMul(%x, %w2)
-    Result: %x = LayerNormalization(%h, %scale / s, %bias / s)   %q = MatMul(%x, s * %w1)   %k = MatMul(%x, s * %w2)
-
-    The factor s of a channel is its largest activation on the data to the power of alpha, over its largest weight to
-    the power of 1 - alpha. Constants before %x must absorb it: those of a normalization (fused or decomposed), a Mul by
-    a constant, or the preceding product. A value is scaled only if that takes two percent from the error of its
-    products, on rows of batches that its factors do not come from. The model computes the same function.
-
-    Products that read floats and weights in integers are scaled by `activation_aware`.
-
-    Options:
-        alpha: Migration strength: how much of the range moves into the weights, from 0 to 1.
-    """
-
-    name = "smooth"
-    stage = "calibrate"
-    after = ("equalize",)
-    before = ("calibrate",)
-
-    alpha: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise ValueError(f"alpha is {self.alpha}, and lies between 0 and 1")
-
-    def run(self, model: Model, ctx: Context) -> bool:
-        """Scale constants and weights.
-
-        Raises:
-            DovetailError: Data is missing or holds nonfinite numbers.
-        """
-        if not wanted(ctx, SMOOTH):
-            return False
-        from dovetail_quantize.observing import observe
-        from dovetail_quantize.refining.layers import ConstantReplacer
-        from dovetail_quantize.refining.record import RefinementRecord
-
-        record = RefinementRecord.of(ctx)
-        inputs = smoothed_inputs(model, record, ctx)
-        if not inputs:
-            return False
-        constants = ConstantReplacer(model, ctx)
-        if record.replayed:
-            factors = {one: record.saved(SMOOTH, name_of(one.value), (one.channels,)) for one in inputs}
-        else:
-            needs_data(ctx, SMOOTH)
-            seen = {name_of(one.value): [SeenInput(one)] for one in inputs}
-            observe(model, seen, ctx)
-            factors = {one: seen[name_of(one.value)][0].factors(self.alpha, ctx) for one in inputs}
-        changed = 0
-        for one, by in factors.items():
-            if by is None:
-                continue
-            by = record.save(SMOOTH, name_of(one.value), by)
-            one.absorber.scale(constants, 1 / by.astype(float))
-            for layer in one.layers:
-                constants.scale(layer, None, by.astype(float))
-            changed += 1
-        if changed:
-            model.touch()
-        ctx.count("smoothed", changed)
-        record.count(SMOOTH, changed)
-        return bool(changed)
+def smooth_model(model: Model, ctx: Context, alpha: float) -> bool:
+    """Smooth the inputs of a model's layers; return whether any was."""
+    record = RefinementRecord.of(ctx)
+    inputs = smoothed_inputs(model, record, ctx)
+    if not inputs:
+        return False
+    constants = ConstantReplacer(model, ctx)
+    if record.replayed:
+        factors = {one: record.saved(SMOOTH, name_of(one.value), (one.channels,)) for one in inputs}
+    else:
+        needs_data(ctx, SMOOTH)
+        seen = {name_of(one.value): [SeenInput(one)] for one in inputs}
+        observe(model, seen, ctx)
+        factors = {one: seen[name_of(one.value)][0].factors(alpha, ctx) for one in inputs}
+    changed = 0
+    for one, by in factors.items():
+        if by is None:
+            continue
+        by = record.save(SMOOTH, name_of(one.value), by)
+        one.absorber.scale(constants, 1 / by.astype(float))
+        for layer in one.layers:
+            constants.scale(layer, None, by.astype(float))
+        changed += 1
+    if changed:
+        model.touch()
+    ctx.count("smoothed", changed)
+    record.count(SMOOTH, changed)
+    return bool(changed)
 
 
 _ROWS = 512

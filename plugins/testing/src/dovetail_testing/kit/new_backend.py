@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from importlib import resources
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dovetail import __version__
 from dovetail.errors import DovetailError, UsageError
+from dovetail.installed import version_of
 from dovetail.passes import BackendChoice
 from dovetail.plugin import API_VERSION, TemporaryFolder
 from dovetail.plugin.loading import load_chosen
@@ -208,7 +208,7 @@ def _range() -> str:
 
 
 def _onnx_version() -> str:
-    return ".".join(version("onnx").split(".")[:2])
+    return ".".join(version_of("onnx").split(".")[:2])
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-@dataclass(frozen=True)
 class CancelTransposes(Pass):
     """Compute elementwise operators between transposes in the order of axes before these, where that takes fewer.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import body_nodes, input_of, is_onnx
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from dovetail.passes import Context
 
 
-@dataclass(frozen=True)
 class DeadCode(Pass):
     """Remove nodes and initializers that no graph output depends on.
 
@@ -55,7 +53,6 @@ def detach_bodies(node) -> None:
             inner.replace_input_with(index, None)
 
 
-@dataclass(frozen=True)
 class RemoveIdentity(Pass):
     """Remove nodes that return their input unchanged; their users read the input.
 

@@ -147,7 +147,6 @@ _SMALLEST_SCALE, _LARGEST_SCALE, _LARGEST_SHIFT = 2.0**-8, 2.0**8, 2.0**13
 _MOST_ELEMENTS = 65536
 
 
-@dataclass(frozen=True)
 class FoldAffine(Pass):
     """Fold Mul, Div, Add and Sub by constants into the convolution, Gemm or MatMul before them, and so
     BatchNormalization where `fold-batchnorm` found no convolution right before it.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import constant_of, input_of, shape_of
@@ -99,7 +98,6 @@ SPLIT = Rewrite("split-batchnorm", _split_pattern, _split, _check_split, done="'
 _CHANNEL_AXIS = {"Conv": 0, "ConvTranspose": 1}  # of the weight, for its output channels
 
 
-@dataclass(frozen=True)
 class FoldBatchNorm(Pass):
     """Fold BatchNormalization into the convolution before it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, input_of, is_onnx
@@ -28,7 +27,6 @@ _READING = frozenset({"ConcatFromSequence", "SequenceAt", "SequenceLength"})
 _POSITION = {"SequenceAt": 1, "SequenceErase": 1, "SequenceInsert": 2}
 
 
-@dataclass(frozen=True)
 class UnpackSequences(Pass):
     """Read members of sequences as tensors, which engines take, where their number and places are constant.
 

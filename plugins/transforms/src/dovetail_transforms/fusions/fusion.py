@@ -144,11 +144,13 @@ def named_fusions(names: Mapping[str, str], registry: Registry) -> dict[str, Fus
     Raises:
         DovetailError: There is no fusion of a name; the error names file and line.
     """
-    known = fusions_in(registry)
+    found: dict[str, Fusion] = {}
     for name, source in names.items():
-        if name not in known:
-            raise unknown_fusion(name, source, known)
-    return {name: known[name] for name in names}
+        kind = registry.edit.get(name)
+        if not (isinstance(kind, type) and issubclass(kind, Fusion)):
+            raise unknown_fusion(name, source, fusions_in(registry))
+        found[name] = kind()
+    return found
 
 
 def unknown_fusion(name: str, source: str, known: Iterable[str]) -> DovetailError:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dovetail.installed import package_folder
 from dovetail_onnx.signatures import find_signature
 from dovetail_onnx.type_check import node_problem
 
@@ -27,7 +27,7 @@ def rows_by_version(package: str, row: Callable[..., T]) -> Mapping[tuple[str, i
     """Read `table.yaml` of a package, and return its rows by operator and version."""
     import yaml
 
-    text = resources.files(package).joinpath("table.yaml").read_text(encoding="utf-8")
+    text = package_folder(package).joinpath("table.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in Python is ten times as slow
     return {
         (op_type, version): row(**entry)

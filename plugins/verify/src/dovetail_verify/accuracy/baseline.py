@@ -78,7 +78,7 @@ def measure_baseline(
     prior = {name: errors.own.share for name, errors in streamed.errors.items()}
     units = candidates.units(high.result, streamed)
     if by_nodes:
-        units = [replace(unit, work=1.0, border=1.0) for unit in units]
+        units = [unit._replace(work=1.0, border=1.0) for unit in units]
     groups = Groups(trials, candidates.names, units, low, high, prior)
     return Baseline(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)
 

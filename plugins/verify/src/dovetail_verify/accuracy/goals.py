@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import float_name
@@ -38,8 +38,7 @@ _ABOVE_ZERO = {"max_abs": "a difference", "max_kl": "a divergence in nats", "max
 _OF_ROWS = ("min_top1", "max_kl", "max_perplexity_rise")
 
 
-@dataclass(frozen=True, slots=True)
-class Miss:
+class Miss(NamedTuple):
     """An output that does not meet a goal.
 
     Attributes:

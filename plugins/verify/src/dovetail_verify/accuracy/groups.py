@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.ir import all_nodes, body_nodes, name_of
 from dovetail.planning import get_placement, operator_name, parse_pin, select
@@ -263,8 +263,7 @@ def _broadcasts(extents: list[int], result: list[int]) -> bool:
     return all(a in (1, b) for a, b in zip(reversed(extents), reversed(result)))
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
+class Unit(NamedTuple):
     """A node that may be raised, together with its bodies.
 
     Attributes:

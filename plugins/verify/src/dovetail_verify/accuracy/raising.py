@@ -130,7 +130,7 @@ def meet_goals(
     trial = yield from final.run(baseline.high.raised, why="everything raised that may be, on the samples that judge")
     # The figures of the result count, and what judges it may be easier than what the search saw.
     seen_missing = [
-        replace(miss, figure=f"{miss.figure} on the data of the search")
+        miss._replace(figure=f"{miss.figure} on the data of the search")
         for miss in goals.missed(baseline.high.verification)
     ]
     return (yield from judged(trial, groups.groups, groups, seen_missing or None, baseline.locked))
