@@ -73,15 +73,15 @@ def test_the_fastest_option_is_combined_as_long_as_that_gains():
 
     def time(candidate):
         """Each of two options gains."""
-        gains = ("weight_range=reduced", "activations=asymmetric")
+        gains = ("attention=floats", "activations=asymmetric")
         return 0.8 - 0.1 * sum(gain in candidate.name for gain in gains)
 
     names = proposed(Combined(REGISTRY, FOUND, 1.0), trials, time)
     two = [name for name in names if name.count("=") == 2]
     three = [name for name in names if name.count("=") == 3]
     assert names == two + three + [name for name in names if name.count("=") > 3]
-    assert f"{ORT},weight_range=reduced" in two
-    assert all("weight_range=reduced" in name or "activations=asymmetric" in name for name in three)
+    assert f"{ORT},attention=floats" in two and f"{ORT},weight_range=reduced" not in two, "the latter was tried"
+    assert all("attention=floats" in name or "activations=asymmetric" in name for name in three)
     options = [frozenset(name.partition(":")[2].split(",")) for name in names]
     assert len(set(options)) == len(options), "in whatever order, none is tried twice"
 
