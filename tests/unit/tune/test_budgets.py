@@ -112,7 +112,7 @@ def test_where_nothing_that_was_tried_meets_the_goal_time_is_missing_and_not_acc
     assert found.winner is None and "lower" not in found.way_out
     (line,) = found.lines()
     says = (
-        "the time was up: none of the [23] that were tried meets the goals, and 1[67] of 19 candidates were not tried"
+        "the time was up: none of the [23] that were tried meets the goals, and 1[78] of 20 candidates were not tried"
     )
     assert re.fullmatch(says, line) and "--budget" in found.way_out
     with pytest.raises(DovetailError, match="nothing to save: the time was up"):

@@ -156,31 +156,44 @@ def candidates_of(
     return CandidateSet(tuple(counted), absent, defaults, frozenset(integers))
 
 
-def combinations_of(registry: Registry, fastest: Candidate, others: Sequence[Candidate]) -> list[Candidate]:
-    """Return the fastest candidate with one more option each: those that others of its backend have alone.
+def combinations_of(
+    registry: Registry, fastest: Candidate, others: Sequence[Candidate], gaining: Sequence[Candidate] = ()
+) -> list[Candidate]:
+    """Return the fastest candidate with more options: all that gain alone, and then one more each.
 
     Which options gain together is not known from each of them alone, and all pairs would be too many.
 
     Args:
         registry: The registry with the installed backends.
         fastest: The fastest candidate so far; without an option, there is nothing to combine.
-        others: What was tried.
+        others: What was tried, the fastest first; options are those that others of its backend have alone.
+        gaining: Those of `others` that are faster than without their option.
     """
     choice = BackendChoice.parse(fastest.backends[0])
     if not choice.options or fastest.high or fastest.pins or fastest.margin:
         return []
-    found: dict[str, Candidate] = {}
+    alone: dict[Candidate, Mapping[str, str]] = {}
     for other in others:
         more = BackendChoice.parse(other.backends[0])
         is_other = len(more.options) == 1 and not more.options.keys() & choice.options.keys()
-        if more.name != choice.name or not is_other or other.high or other.pins or other.threads != fastest.threads:
-            continue
-        both = BackendChoice(choice.name, {**choice.options, **more.options})
+        if more.name == choice.name and is_other and not other.pins and not other.high:
+            alone |= {other: more.options} if other.threads == fastest.threads else {}
+    together: dict[str, str] = {}
+    for other in gaining:
+        for option, value in alone.get(other, {}).items():
+            together.setdefault(option, value)  # of two values the faster one
+    why = f"{fastest.name} is the fastest so far, and may gain by "
+    found: list[tuple[Mapping[str, str], str]] = []
+    if len(together) > 1:
+        found.append((together, f"{why}all other options that gain alone"))
+    found += [(options, f"{why}another option") for options in alone.values()]
+    combined: dict[str, Candidate] = {}
+    for options, why in found:
+        both = BackendChoice(choice.name, {**choice.options, **options})
         if _is_used(both, registry):
             count = f" @{fastest.threads}" if fastest.threads else ""
-            why = f"{fastest.name} is the fastest so far, and may gain by another option"
-            found[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),), why=why)
-    return list(found.values())
+            combined[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),), why=why)
+    return list(combined.values())
 
 
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
