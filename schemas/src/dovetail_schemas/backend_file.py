@@ -32,7 +32,8 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "integers", "open_extents", "facts", "types", "groups",
-    "unlisted", "ops", "prepare", "runtimes", "interacting", "region", "border", "refine", "accuracy", "place", "emit", "policies",
+    "unlisted", "ops", "prepare", "runtimes", "interacting", "region", "border", "refine", "accuracy", "place", "emit",
+    "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "regions")
