@@ -62,7 +62,7 @@ def costs(monkeypatch, clock):
             missed = [f"SNR {snr}"] if snr < job["goals"]["min_snr"] else []
             if job["job"] == "judge":
                 return {"figure": f"SNR {snr} dB", "missed": missed}
-            outputs = [{"snr_db": snr, "top1": None}]
+            outputs = [{"snr_db": snr, "top1": 0.9, "answers": False}]
             return {
                 "digest": name, "compile_seconds": seconds, "missed": missed, "doubts": [], "bytes": 1,
                 "coverage": "", "engines": ["engine"], "verification": {"broken": False, "outputs": outputs},
@@ -90,6 +90,11 @@ def test_a_budget_holds_within_a_tenth(clock, costs, budget):
     found = tuned(budget=budget)
     assert clock.now <= 1.1 * budget
     assert found.winner is not None and bool(found.not_tried) == any("were not tried" in text for text in found.notes)
+
+
+def test_rows_that_may_be_an_embedding_have_no_answers_unless_a_goal_says_so(clock, costs):
+    assert {entry.answers for entry in tuned(budget=60).entries} == {None}
+    assert {entry.answers for entry in tuned(budget=60, min_top1=0.5).entries} == {None, 0.9}  # None: not tried
 
 
 def test_the_cheapest_come_first_and_the_winner_is_known_without_a_last_race(clock, costs):

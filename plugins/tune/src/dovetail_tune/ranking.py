@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -40,8 +41,8 @@ class Ranking:
     ):
         self._runner, self._trials, self._race, self._doubts = runner, trials, raced.result, doubts
         self._base = runner.baseline.name
-        seconds = self._race.seconds(self._base) if self._base in self._race.turns else self._quick_seconds()
-        self.entries = [self._entry(trial, seconds, raced.memory) for trial in trials.values()]
+        base = self._race.seconds(self._base) if self._base in self._race.turns else self._quick_seconds()
+        self.entries = [self._entry(trial, base, raced.memory) for trial in trials.values()]
         self.entries.sort(key=lambda e: (e.seconds is None, e.seconds or 0.0))
         self.winner: TunedCandidate | None = None
         self.judged, self.too_few = "", runner.data.too_few
@@ -79,16 +80,18 @@ class Ranking:
             _remark(trial), trial.is_valid and name not in race.failed and name not in self._doubts,
         )  # fmt: skip
         if name in race.turns:
-            entry.seconds = race.seconds(name)
+            entry.seconds, entry.spread = race.seconds(name), race.spread(name)
             if name != self._base and self._base in race.turns:
                 entry.against = race.ratio(name, self._base)
         elif name in race.failed:
             entry.remark = f"left out: {race.failed[name]}"
         elif trial.against is not None:
             entry.against = trial.against
-            entry.seconds = None if base is None else base * trial.against.median
+            if base is not None:
+                entry.seconds, entry.spread = base * trial.against.median, trial.against.spread
         elif name == self._base:
             entry.seconds = base
+            entry.spread = min((t.against.spread for t in self._trials.values() if t.against), default=math.inf)
         entry.remark = self._doubts.get(name, entry.remark)
         return entry
 

@@ -13,7 +13,7 @@ from dovetail.text import abbreviated, pluralize
 from dovetail_tune.candidates import Candidate, CandidateSet
 from dovetail_tune.installed_policies import InstalledPolicy, installed_policies
 from dovetail_tune.last_race import LastRace
-from dovetail_tune.outcome import Tuned, slower_integers
+from dovetail_tune.outcome import Tuned, slower_integers, vague_times
 from dovetail_tune.ranking import Ranking
 from dovetail_tune.trial import FAILED, NOT_TRIED, CandidateTrial
 from dovetail_tune.trial_runner import TrialRunner
@@ -120,6 +120,7 @@ class Tuner:
         notes = [
             *self._notes(policies),
             *ranking.notes,
+            *vague_times(ranking.entries),
             *slower_integers(ranking.entries, self._candidates, winner),
             *_about_time(not_tried, len(self._trials)),
         ]
