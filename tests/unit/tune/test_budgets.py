@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugin import EngineError
-from dovetail_tune import deadline, local_pool, race, tuning
+from dovetail.plugin import EngineError, load_plugins
+from dovetail_tune import Candidate, TuningPolicy, deadline, local_pool, race, tuning
 
 DIGITS = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 IMAGES = np.load(Path(DIGITS).with_name("test.npz"))["image"][:24]
@@ -90,6 +90,23 @@ def test_a_budget_holds_within_a_tenth(clock, costs, budget):
     found = tuned(budget=budget)
     assert clock.now <= 1.1 * budget
     assert found.winner is not None and bool(found.not_tried) == any("were not tried" in text for text in found.notes)
+
+
+class Endless(TuningPolicy):
+    """Always knows one more request."""
+
+    name, order, share = "endless", 5, 0.7
+
+    def propose(self, trials):
+        return Candidate(f"request {len(trials)}", ("cpu-bf16",), high=(f"type:{len(trials)}",))
+
+
+def test_a_policy_that_has_no_end_has_its_share_of_the_budget(clock, costs):
+    plugins = load_plugins()
+    plugins.registry.tuning_policy("endless", f"{__name__}:Endless")
+    found = tuned(budget=60, plugins=plugins)
+    assert clock.now <= 66 and len(found.entries) < 60
+    assert {"request 1", "cpu-bf16"} <= tried(found) and found.winner is not None
 
 
 def test_rows_that_may_be_an_embedding_have_no_answers_unless_a_goal_says_so(clock, costs):

@@ -75,6 +75,28 @@ class Unhashable(TuningPolicy):
         return Candidate("a list", [BACKEND])
 
 
+class Silent(TuningPolicy):
+    """Proposes nothing, and answers nothing as it should."""
+
+    name, order, share = "silent", 93, 0.9
+
+    def propose(self, trials):
+        self.notes = None
+
+    def doubt(self, name, measured):
+        return None
+
+    def conclude(self, ratios, winner):
+        return "all is well"
+
+
+class Greedy(TuningPolicy):
+    name, order, share = "greedy", 94, 20
+
+    def propose(self, trials):
+        return None
+
+
 class Unordered(TuningPolicy):
     name, order, share = "unordered", "first", 0.9
 
@@ -120,28 +142,32 @@ def test_a_policy_of_a_vendor_proposes_what_nothing_else_does(tuned):
 
 
 def test_what_is_wrong_with_a_policy_ends_it_alone_with_a_note_that_names_its_distribution(tuned):
-    found = tuned(Wrong, Raising, Twice, Other, Unhashable)
+    found = tuned(Wrong, Raising, Twice, Other, Unhashable, Silent)
+    assert found["winner"] is not None and not any(one["remark"] == "None" for one in found["candidates"])
     assert {one["name"] for one in found["candidates"]} == {"host", BACKEND, f"{BACKEND} high"}
     for note in (
         "tuning policy 'wrong' of dovetail-acme: str was proposed, which is no Candidate",
         "tuning policy 'twice' of dovetail-acme: 'host' was proposed twice, and nothing after it was tried",
         "tuning policy 'other' of dovetail-acme: 'host' names another request, too, and nothing after it was tried",
+        "tuning policy 'silent' of dovetail-acme: str was concluded, which is no Conclusion",
     ):
         assert note in found["notes"]
     for start in (
         "tuning policy 'raising' of dovetail-acme failed: KeyError: 'no such table'",
         "tuning policy 'raising' of dovetail-acme failed: ValueError: no doubt",
         "tuning policy 'unhashable' of dovetail-acme failed: TypeError: unhashable type",
+        "tuning policy 'silent' of dovetail-acme failed: TypeError: 'NoneType' object is not iterable",
     ):
         assert len([note for note in found["notes"] if note.startswith(start)]) == 1, found["notes"]
 
 
 def test_what_is_no_policy_is_left_out_with_a_warning_that_names_its_distribution(tuned):
     with pytest.warns(PluginWarning) as caught:
-        found = tuned(NoPolicy, Unordered)
+        found = tuned(NoPolicy, Unordered, Greedy)
     said = [str(one.message) for one in caught]
     assert "tuning policy 'nopolicy' of dovetail-acme is no TuningPolicy; it is left out" in said
     assert "tuning policy 'unordered' of dovetail-acme has order 'first' and share 0.9; it is left out" in said
+    assert "tuning policy 'greedy' of dovetail-acme has order 94 and share 20; it is left out" in said
     assert len(found["candidates"]) == 3
 
 

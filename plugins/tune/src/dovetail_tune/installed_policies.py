@@ -35,7 +35,8 @@ class InstalledPolicy:
     @property
     def notes(self) -> list[str]:
         """What users should know of its proposals, and what was wrong with it, as sentences."""
-        return [*map(str, self._policy.notes), *self._faults]
+        told: list[str] = self._asked(lambda: [str(note) for note in self._policy.notes], [])
+        return [*told, *self._faults]
 
     def proposed(
         self, trials: Callable[[], Sequence[CandidateTrial]], known: dict[str, Candidate]
@@ -54,26 +55,32 @@ class InstalledPolicy:
             self._note(f"'{candidate.name}' was proposed twice, and nothing after it was tried")
 
         for candidate in proposals(lambda: self._asked(lambda: self._proposal(trials()), None), repeated):
-            other = known.setdefault(candidate.name, candidate)
-            if other is candidate:
+            if candidate.name not in known:
+                known[candidate.name] = candidate
                 yield candidate
-            elif other != candidate:
+            elif known[candidate.name] != candidate:
                 self._note(f"'{candidate.name}' names another request, too, and nothing after it was tried")
                 return
 
     def doubt(self, name: str, measured: float) -> str:
         """Return why a candidate must not win; see `TuningPolicy`."""
-        return self._asked(lambda: str(self._policy.doubt(name, measured)), "")
+        return self._asked(lambda: str(self._policy.doubt(name, measured) or ""), "")
 
     def conclude(self, ratios: Mapping[str, float], winner: float | None) -> Conclusion:
         """Return what is known of all plans; see `TuningPolicy`."""
-        return self._asked(lambda: self._policy.conclude(ratios, winner), Conclusion())
+        return self._asked(lambda: self._conclusion(ratios, winner), Conclusion())
 
     def _proposal(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
         found: object = self._policy.propose(trials)
         if found is not None and not isinstance(found, Candidate):
             raise DovetailError(f"{type(found).__name__} was proposed, which is no Candidate")
         hash(found)  # which a list where a tuple is expected has not
+        return found
+
+    def _conclusion(self, ratios: Mapping[str, float], winner: float | None) -> Conclusion:
+        found: object = self._policy.conclude(ratios, winner)
+        if not isinstance(found, Conclusion):
+            raise DovetailError(f"{type(found).__name__} was concluded, which is no Conclusion")
         return found
 
     def _asked(self, ask: Callable[[], T], otherwise: T) -> T:
@@ -107,7 +114,8 @@ def installed_policies(context: TuningContext) -> list[InstalledPolicy]:
 
 def _made(table: Table, name: str, context: TuningContext) -> TuningPolicy:
     policy = made(table[name], table.title(name), TuningPolicy, context)
-    if not (isinstance(policy.order, (int, float)) and isinstance(policy.share, (int, float))):
+    numbers = isinstance(policy.order, (int, float)) and isinstance(policy.share, (int, float))
+    if not (numbers and 0 <= policy.share <= 1):
         problem = f"{table.title(name)} has order {policy.order!r} and share {policy.share!r}"
         raise DovetailError(problem, "both are numbers; the share is one of the budget, from 0 to 1")
     return policy

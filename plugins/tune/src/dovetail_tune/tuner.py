@@ -82,10 +82,15 @@ class Tuner:
         return self._outcome(ranking, policies, ratios)
 
     def _try(self, proposed: Iterator[Candidate]) -> None:
-        """Try what is proposed, as many candidates together as the pool takes."""
-        known = len(self._candidates.found)
+        """Try what is proposed, as many candidates together as the pool takes.
+
+        Once the time is up, those that compete anyway are still listed as not tried; others may have no end.
+        """
+        competing = frozenset(self._candidates.found)
         while batch := list(islice(proposed, self._runner.pool.at_once)):
-            self._total = max(self._total, known + 1, len(self._trials) + len(batch))
+            if self._runner.deadline.is_over and not competing.intersection(batch):
+                break
+            self._total = max(self._total, len(competing) + 1, len(self._trials) + len(batch))
             for trial in self._runner.run(batch, self._step):
                 self._trials[trial.candidate.name] = trial
 
