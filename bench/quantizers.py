@@ -47,7 +47,9 @@ def prepared(model: Path, folder: Path) -> Path:
     return path
 
 
-def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: str, per_channel: bool) -> Path:
+def quantize_static(
+    model: Path, data: Sequence[Feeds], folder: Path, method: str, per_channel: bool, reduce_range: bool = False
+) -> Path:
     """QDQ with uint8 activations and int8 weights.
 
     Args:
@@ -56,6 +58,7 @@ def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: st
         folder: Where the result goes.
         method: One of `STATIC`.
         per_channel: Whether each channel of a weight has a scale of its own.
+        reduce_range: Whether weights have 7 bits, whose sums saturate on no CPU.
     """
     from onnxruntime import quantization as static
 
@@ -68,7 +71,7 @@ def quantize_static(model: Path, data: Sequence[Feeds], folder: Path, method: st
 
     path = folder / f"static_{method}.onnx"
     static.quantize_static(
-        model, path, Reader(), quant_format=static.QuantFormat.QDQ, per_channel=per_channel,
+        model, path, Reader(), quant_format=static.QuantFormat.QDQ, per_channel=per_channel, reduce_range=reduce_range,
         activation_type=static.QuantType.QUInt8, weight_type=static.QuantType.QInt8,
         calibrate_method=getattr(static.CalibrationMethod, method),
     )  # fmt: skip

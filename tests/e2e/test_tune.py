@@ -15,7 +15,7 @@ from pathlib import Path
 import dovetail
 import numpy as np
 import pytest
-from dovetail_tune import mixing, tuner
+from dovetail_tune import last_race, mixing
 from dovetail_tune.certificate import Optimum
 
 DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
@@ -23,7 +23,7 @@ DIGITS, DATA = "examples/digits/digits.onnx", "examples/digits/test.npz"
 
 @pytest.fixture(autouse=True)
 def short_races_and_profiles_of_their_own(tmp_path_factory, monkeypatch):
-    monkeypatch.setattr(tuner, "_MEASUREMENTS", 1)  # in this process; no test asserts who is fast
+    monkeypatch.setattr(last_race, "_MEASUREMENTS", 1)  # in this process; no test asserts who is fast
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path_factory.mktemp("profiles")))
 
 

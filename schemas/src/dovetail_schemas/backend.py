@@ -60,6 +60,7 @@ class FileBackend(dovetail.plugin.Backend):
         regions: Name of its partitioner; empty for the default.
         prepare: The fusions of nodes that are offered to it, with file and line of each.
         runtimes: Options that suit a program which loads results, by its name; see `dovetail.plugin.Backend`.
+        interacting: Groups of options of which one changes what another gains.
         place: The other keys under `place:`, which are options of its strategy.
         place_sources: File and line of each of these keys.
         engines: Engines in order of preference.
@@ -97,6 +98,7 @@ class FileBackend(dovetail.plugin.Backend):
     regions: str = field()
     prepare: Mapping[str, str] = field()
     runtimes: Mapping[str, Mapping[str, str]] = field()
+    interacting: tuple[tuple[str, ...], ...] = field()
     place: Mapping[str, object] = field()
     place_sources: Mapping[str, str] = field(repr=False)
     engines: tuple[str, ...]

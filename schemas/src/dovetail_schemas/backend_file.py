@@ -12,7 +12,14 @@ from dovetail_schemas.entries import RuleEntry, collect_entries, parse_unlisted
 from dovetail_schemas.errors import near_miss
 from dovetail_schemas.file_search import find_file, is_file, require_file
 from dovetail_schemas.layers import merge_layers
-from dovetail_schemas.options import choose_options, idle_options, parse_options, unused_options, variant_applies
+from dovetail_schemas.options import (
+    choose_options,
+    idle_options,
+    parse_interacting,
+    parse_options,
+    unused_options,
+    variant_applies,
+)
 from dovetail_schemas.policy_file import Policies, load_policies, split_operator
 from dovetail_schemas.region_rules import REGION_KEYS, parse_region
 from dovetail_schemas.rules import UNLISTED, Rule, RuleContext, compile_rule
@@ -24,7 +31,8 @@ _Layer = tuple[Source, Entries]
 
 VARIANT_KEYS = (
     "summary", "device", "precision", "opset", "dynamic", "integers", "open_extents", "facts", "types", "groups",
-    "unlisted", "ops", "prepare", "runtimes", "region", "border", "refine", "accuracy", "place", "emit", "policies",
+    "unlisted", "ops", "prepare", "runtimes", "interacting", "region", "border", "refine", "accuracy", "place", "emit",
+    "policies",
 )  # fmt: skip
 FILE_KEYS = ("backend", "extends", "options", "variants", *VARIANT_KEYS)
 _PLACE = ("strategy", "regions")
@@ -161,6 +169,7 @@ def _build(
         regions=partitioner.text("regions") if partitioner else "",
         prepare=_prepare(top.get("prepare")),
         runtimes=_runtimes(top, declared),
+        interacting=parse_interacting(top.get("interacting"), declared),
         place={key.raw: value.plain() for key, value in own},
         place_sources={key.raw: key.where for key, _ in own},
         engines=_words(emit, "engines"),

@@ -20,6 +20,23 @@ def parse_options(node: Node | None) -> dict[str, tuple[str, ...]]:
     return found
 
 
+def parse_interacting(node: Node | None, declared: Mapping[str, tuple[str, ...]]) -> tuple[tuple[str, ...], ...]:
+    """Parse the groups of options of which one changes what another gains.
+
+    Raises:
+        SchemaError: A group has fewer than two options, or one that is unknown.
+    """
+    found = []
+    for group in node.many() if node else ():
+        words = group.words("interacting")
+        for word in words:
+            _check_name(word, word.raw, declared)
+        if len({word.raw for word in words}) < 2:
+            raise group.error("interacting: lists of two options and more are expected, as in [[runtime, weights]]")
+        found.append(tuple(word.raw for word in words))
+    return tuple(found)
+
+
 def choose_options(declared: Mapping[str, tuple[str, ...]], wanted: Mapping[str, str], place: Node) -> dict[str, str]:
     """Return the value of every option: the requested one, else the first.
 
@@ -44,8 +61,7 @@ def variant_applies(node: Node, declared: Mapping[str, tuple[str, ...]], chosen:
     applies = True
     for key, value in node.entries("when"):
         name = key.raw
-        if name not in declared:
-            raise key.error(f"unknown option '{name}'{near_miss(name, declared)}")
+        _check_name(key, name, declared)
         answers = [_matches(word, name, declared, chosen[name]) for word in value.words("when")]
         applies = applies and any(answers)
     return applies
@@ -118,8 +134,12 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _check(place: Node, name: str, value: str, declared: Mapping[str, tuple[str, ...]]) -> None:
-    if name not in declared:
-        raise place.error(f"unknown option '{name}'{near_miss(name, declared)}")
+    _check_name(place, name, declared)
     if value not in declared[name]:
         known = near_miss(value, declared[name]) or f"; there are {', '.join(declared[name])}"
         raise place.error(f"unknown value '{value}' of option '{name}'{known}")
+
+
+def _check_name(place: Node, name: str, declared: Mapping[str, tuple[str, ...]]) -> None:
+    if name not in declared:
+        raise place.error(f"unknown option '{name}'{near_miss(name, declared)}")

@@ -35,11 +35,42 @@ def note(remarks):
 def test_an_engine_that_is_slower_on_open_extents_is_noted_with_the_option_to_copy(model):
     said = note(dovetail.plan(model, "cpu-bf16", data="x.npz").remarks)
     assert said.why == (
-        "the model leaves extents of 'image' ([n, 3, h, w]) open: cpu-bf16 may be slower with open extents, "
-        "by up to 2.5 times: --fix-shape image:1x3x8x10"
+        "the model leaves extents of 'image' ([n, 3, h, w]) open: cpu-bf16 may be slower with open extents: "
+        "--fix-shape image:1x3x8x10"
     )
     fixed = dovetail.plan(model, "cpu-bf16", data="x.npz", fix_shapes="data")
     assert note(fixed.remarks) is None
+
+
+def test_of_an_engine_whose_times_do_not_depend_on_it_nothing_is_said(model):
+    backends = "cpu-int8:weights=int8", "cpu-int8:weights=int8,runtime=onnxruntime"
+    assert [note(dovetail.plan(model, one).remarks) is None for one in backends] == [False, True]
+
+
+FRAMES = """<ir_version: 10, opset_import: ["": 21]>
+g (float[AXIS,6] x) => (float[AXIS,6] y) { y = Relu (x) }"""
+
+
+@pytest.mark.parametrize(
+    ("axis", "rows", "shape"),
+    [
+        ("frames", [8], "8x6"),
+        ("frames", [8, 8], "8x6"),
+        ("n", [8], "1x6"),  # an array of samples
+        ("n", [8, 8, 8], "8x6"),
+        ("n", [8, 8, 3], "1x6"),
+    ],
+)
+def test_the_option_has_the_extents_that_the_model_is_run_with(axis, rows, shape):
+    """Of an axis that counts samples, that is one, or how many each of several batches has."""
+    framed = onnx.parser.parse_model(FRAMES.replace("AXIS", axis))
+    data = [{"x": numbers(number, 6)} for number in rows]
+    said = note(dovetail.plan(framed, "cpu-bf16", data=data).remarks)
+    assert said.suggest == f"--fix-shape x:{shape}"
+    if len(data) > 1:
+        result = dovetail.compile(framed, "cpu-bf16", data=data, fix_shapes="data")
+        assert result.run({"x": data[0]["x"][: int(shape[0])]})["y"].shape == tuple(map(int, shape.split("x")))
+        assert result.verification.worst_snr_db > 40
 
 
 def test_of_many_inputs_the_note_names_three(tmp_path):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
-from dovetail.plugin import EngineError
-from dovetail_tune import deadline, local_pool, race, tuning
+from dovetail.plugin import EngineError, load_plugins
+from dovetail_tune import Candidate, TuningPolicy, deadline, local_pool, race, tuning
 
 DIGITS = str(Path(__file__).parents[3] / "examples" / "digits" / "digits.onnx")
 IMAGES = np.load(Path(DIGITS).with_name("test.npz"))["image"][:24]
@@ -62,7 +62,7 @@ def costs(monkeypatch, clock):
             missed = [f"SNR {snr}"] if snr < job["goals"]["min_snr"] else []
             if job["job"] == "judge":
                 return {"figure": f"SNR {snr} dB", "missed": missed}
-            outputs = [{"snr_db": snr, "top1": None}]
+            outputs = [{"snr_db": snr, "top1": 0.9, "answers": False}]
             return {
                 "digest": name, "compile_seconds": seconds, "missed": missed, "doubts": [], "bytes": 1,
                 "coverage": "", "engines": ["engine"], "verification": {"broken": False, "outputs": outputs},
@@ -92,6 +92,28 @@ def test_a_budget_holds_within_a_tenth(clock, costs, budget):
     assert found.winner is not None and bool(found.not_tried) == any("were not tried" in text for text in found.notes)
 
 
+class Endless(TuningPolicy):
+    """Always knows one more request."""
+
+    name, order, share = "endless", 5, 0.7
+
+    def propose(self, trials):
+        return Candidate(f"request {len(trials)}", ("cpu-bf16",), high=(f"type:{len(trials)}",))
+
+
+def test_a_policy_that_has_no_end_has_its_share_of_the_budget(clock, costs):
+    plugins = load_plugins()
+    plugins.registry.tuning_policy("endless", f"{__name__}:Endless")
+    found = tuned(budget=60, plugins=plugins)
+    assert clock.now <= 66 and len(found.entries) < 60
+    assert {"request 1", "cpu-bf16"} <= tried(found) and found.winner is not None
+
+
+def test_rows_that_may_be_an_embedding_have_no_answers_unless_a_goal_says_so(clock, costs):
+    assert {entry.answers for entry in tuned(budget=60).entries} == {None}
+    assert {entry.answers for entry in tuned(budget=60, min_top1=0.5).entries} == {None, 0.9}  # None: not tried
+
+
 def test_the_cheapest_come_first_and_the_winner_is_known_without_a_last_race(clock, costs):
     found = tuned(budget=22)
     assert {"host", "cpu-bf16"} <= tried(found) <= {"host", "cpu-bf16", "cpu-bf16 high"}
@@ -112,7 +134,7 @@ def test_where_nothing_that_was_tried_meets_the_goal_time_is_missing_and_not_acc
     assert found.winner is None and "lower" not in found.way_out
     (line,) = found.lines()
     says = (
-        "the time was up: none of the [23] that were tried meets the goals, and 1[67] of 19 candidates were not tried"
+        "the time was up: none of the [23] that were tried meets the goals, and 1[78] of 20 candidates were not tried"
     )
     assert re.fullmatch(says, line) and "--budget" in found.way_out
     with pytest.raises(DovetailError, match="nothing to save: the time was up"):

@@ -6,6 +6,7 @@ from dovetail.plugin import Availability, Engine, Reads, load_plugins
 from dovetail_tune.candidates import candidates_of, combinations_of
 
 REGISTRY = load_plugins().registry
+ORT = "cpu-int8:runtime=onnxruntime"
 
 
 def names(*args, **options):
@@ -67,6 +68,38 @@ emit: {engines: [chips-engine]}
     plugins.registry.engine("chips-engine", f"{__name__}:Here")
     found = candidates_of(plugins.registry, ["chips"])
     assert [one.name for one in found.found] == ["host", "chips", "chips high", "chips:way=long"]
+
+
+INTERACTING = """backend: chips
+device: npu
+opset: 13..22
+precision: {low: float16, high: float32}
+options: {way: [short, long], near: ["0", "1", "2"], unused: [a, b], far: ["0", "1"], later: ["0", "1"]}
+interacting: [[way, near], [way, unused]]
+variants:
+  - {when: {far: "1", unused: b}, summary: both}
+types: {f: [float16, float32]}
+ops: {Conv: {types: f}}
+place: {strategy: autocast}
+emit: {engines: [chips-engine]}
+"""
+
+
+def test_options_that_interact_are_tried_together_once_each_was_alone(with_backend):
+    """But for those that have no effect by the other choices."""
+    plugins = with_backend(INTERACTING)
+    plugins.registry.engine("chips-engine", f"{__name__}:Here")
+    found = candidates_of(plugins.registry, ["chips"]).others
+    alone, together = ["way=long", "near=1", "near=2"], ["way=long,near=1", "way=long,near=2"]
+    assert [one.name for one in found] == [f"chips:{options}" for options in (*alone, *together, "later=1")]
+    both = next(one for one in found if one.name == "chips:way=long,near=1")
+    assert both.why == "the backend with another way and another near"
+
+
+def test_both_runtimes_are_tried_with_both_ranges_of_weights_before_other_options():
+    found = candidates_of(REGISTRY, ["cpu-int8"])
+    both = [ORT, "cpu-int8:weight_range=reduced", f"{ORT},weight_range=reduced"]
+    assert [one.name for one in found.others][:3] == both
 
 
 class Here(Engine):

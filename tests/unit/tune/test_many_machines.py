@@ -19,7 +19,7 @@ from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
 from dovetail_commands import folder_jobs
 from dovetail_commands.sent_tasks import LostError
-from dovetail_tune import cluster, local_pool, profiles, tasks, trial_runner, tuner
+from dovetail_tune import cluster, last_race, local_pool, profiles, tasks, trial_runner
 from dovetail_tune.answers import Answer
 from dovetail_tune.executor_pool import ExecutorPool, Executors
 from dovetail_tune.tasks import greet, host_lock
@@ -71,8 +71,8 @@ def made_up_times():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch, tmp_path):
     """No race lasts, and profiles are nobody else's."""
-    monkeypatch.setattr(tuner, "_MEASUREMENTS", 1)
-    for module in (tuner, trial_runner):
+    monkeypatch.setattr(last_race, "_MEASUREMENTS", 1)
+    for module in (last_race, trial_runner):
         monkeypatch.setattr(module, "_SECONDS", 0.0)
     monkeypatch.setattr(profiles, "_LEAST", 0.0)
     monkeypatch.setenv("DOVETAIL_PROFILES", str(tmp_path / "profiles"))

@@ -86,6 +86,11 @@ def test_when_the_time_is_up_one_round_was_run():
     assert result.leader == "a" and len(result.turns["b"]) == 1
 
 
+def test_the_spread_of_a_time_is_that_of_its_turns_and_unknown_for_a_few():
+    result = RaceResult("a", {"a": [1.0] * 3 + [2.0] * 3 + [3.0] * 3, "b": [1.0] * 6, "c": [1.0] * 5})
+    assert (result.spread("a"), result.spread("b"), result.spread("c")) == (0.5, 0.0, float("inf"))
+
+
 def test_interference_in_a_turn_does_not_count():
     def disturbed(runs):
         return [1e-3, *[0.5] * (runs - 1)]

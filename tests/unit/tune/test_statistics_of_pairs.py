@@ -39,6 +39,7 @@ def test_a_slow_phase_of_the_machine_hits_both_of_a_pair():
 def test_with_too_few_pairs_the_spread_is_unknown_and_nothing_is_clear(pairs):
     ratio = ratio_of([1.228] * pairs, [1.0] * pairs)
     assert ratio.spread == float("inf") and not ratio.is_clear and ratio.text == "1.228 +-?"
+    assert str(ratio) == f"1.228 (spread unknown, of {pairs} {'pair' if pairs == 1 else 'pairs'})"
     assert ratio_of([1.228] * 6, [1.0] * 6).text == "1.228 +-0%"
 
 

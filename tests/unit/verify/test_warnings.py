@@ -41,6 +41,11 @@ def test_what_is_a_warning(figures, warning):
     assert ("1 warning" in found.short()) == bool(warning)
 
 
+def test_the_line_speaks_of_answers_where_rows_are_known_to_be_scores():
+    assert output(top1=0.98, answers=True).line().endswith("max abs 0.1, top-1 agreement 98.00 %")
+    assert output(top1=0.98).line().endswith("max abs 0.1, the largest element is the same in 98.00 % of the rows")
+
+
 def test_random_inputs_are_worth_a_note():
     assert OutputVerification([output()], random=True).notes == [
         "random inputs prove little about real ones; --data measures on those"

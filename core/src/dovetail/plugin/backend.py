@@ -123,6 +123,8 @@ class Backend(ABC):
         prepare: The fusions of nodes that are offered to it, by name, with file and line of each.
         runtimes: Options that suit a program which loads results, by its name, given the other options; each holds
             where a request gives no value of the option.
+        interacting: Groups of options of which one changes what another gains; tuning tries all values of a group
+            together.
         asks_region: Whether a verdict may depend on the node being the last of its region on this backend; its `ok` is
             None until that is known.
         limits_regions: Whether `region_refusals` must be called; if not, any region is accepted.
@@ -157,6 +159,7 @@ class Backend(ABC):
     region_count: tuple[int, str] = (0, "")
     prepare: Mapping[str, str] = MappingProxyType({})
     runtimes: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    interacting: tuple[tuple[str, ...], ...] = ()
     asks_region: bool = False
     limits_regions: bool = False
 

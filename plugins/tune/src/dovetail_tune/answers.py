@@ -26,7 +26,7 @@ from dovetail_tune.race import RaceResult
 
 _MACHINE = MapOf(Text())
 _GREETING = TupleOf((_MACHINE, ListOf(Text())))
-_OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(FiniteNumber(0, 1))})
+_OUTPUT = Fields({"snr_db": Maybe(Decibels()), "top1": Maybe(FiniteNumber(0, 1)), "answers": Flag()})
 _FOUND: Mapping[str, Form] = {
     "prepare": Fields(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -107,8 +108,9 @@ def candidates_of(
 ) -> CandidateSet:
     """Return the candidates of every backend that runs here, or of `backends` alone.
 
-    A backend competes with its default options, with everything high, and with every other value of one option at a
-    time, unless that changes nothing. A backend that is named with options has only these.
+    A backend competes with its default options, with everything high, with every other value of one option at a time,
+    and with all values of options that interact by its file, unless that changes nothing. A backend that is named with
+    options has only these.
 
     Args:
         registry: The registry with the installed backends.
@@ -140,7 +142,7 @@ def candidates_of(
         if why:
             absent[choice.name] = why
         else:
-            ranked += _of_backend(choice, backend)
+            ranked += _of_backend(choice, backend, registry)
             integers |= {choice.name} if backend.has_integers else set()
     # Defaults come first, and options last, because a budget may end anywhere.
     ranked.sort(key=lambda pair: pair[0])
@@ -154,31 +156,44 @@ def candidates_of(
     return CandidateSet(tuple(counted), absent, defaults, frozenset(integers))
 
 
-def combinations_of(registry: Registry, fastest: Candidate, others: Sequence[Candidate]) -> list[Candidate]:
-    """Return the fastest candidate with one more option each: those that others of its backend have alone.
+def combinations_of(
+    registry: Registry, fastest: Candidate, others: Sequence[Candidate], gaining: Sequence[Candidate] = ()
+) -> list[Candidate]:
+    """Return the fastest candidate with more options: all that gain alone, and then one more each.
 
     Which options gain together is not known from each of them alone, and all pairs would be too many.
 
     Args:
         registry: The registry with the installed backends.
         fastest: The fastest candidate so far; without an option, there is nothing to combine.
-        others: What was tried.
+        others: What was tried, the fastest first; options are those that others of its backend have alone.
+        gaining: Those of `others` that are faster than without their option.
     """
     choice = BackendChoice.parse(fastest.backends[0])
     if not choice.options or fastest.high or fastest.pins or fastest.margin:
         return []
-    found: dict[str, Candidate] = {}
+    alone: dict[Candidate, Mapping[str, str]] = {}
     for other in others:
         more = BackendChoice.parse(other.backends[0])
         is_other = len(more.options) == 1 and not more.options.keys() & choice.options.keys()
-        if more.name != choice.name or not is_other or other.high or other.pins or other.threads != fastest.threads:
-            continue
-        both = BackendChoice(choice.name, {**choice.options, **more.options})
-        if not load_chosen(registry, both).unused_options & both.options.keys():
+        if more.name == choice.name and is_other and not other.pins and not other.high:
+            alone |= {other: more.options} if other.threads == fastest.threads else {}
+    together: dict[str, str] = {}
+    for other in gaining:
+        for option, value in alone.get(other, {}).items():
+            together.setdefault(option, value)  # of two values the faster one
+    why = f"{fastest.name} is the fastest so far, and may gain by "
+    found: list[tuple[Mapping[str, str], str]] = []
+    if len(together) > 1:
+        found.append((together, f"{why}all other options that gain alone"))
+    found += [(options, f"{why}another option") for options in alone.values()]
+    combined: dict[str, Candidate] = {}
+    for options, why in found:
+        both = BackendChoice(choice.name, {**choice.options, **options})
+        if _is_used(both, registry):
             count = f" @{fastest.threads}" if fastest.threads else ""
-            why = f"{fastest.name} is the fastest so far, and may gain by another option"
-            found[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),), why=why)
-    return list(found.values())
+            combined[str(both)] = replace(fastest, name=f"{both}{count}", backends=(str(both),), why=why)
+    return list(combined.values())
 
 
 def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
@@ -204,7 +219,7 @@ _ANY = "any"
 """First value of an option about the device, such as its chip: here there is one device, and nothing to choose."""
 
 
-def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, Candidate]]:
+def _of_backend(choice: BackendChoice, backend: Backend, registry: Registry) -> Iterator[tuple[int, Candidate]]:
     """Yield the candidates of a backend, each with its rank among those of all backends.
 
     Floats come first, which take the least time to compile. What a backend for integers does with floats comes last.
@@ -212,19 +227,40 @@ def _of_backend(choice: BackendChoice, backend: Backend) -> Iterator[tuple[int, 
     low, high, option_of_floats = (2, _LAST, _LAST) if backend.has_integers else (0, 1, _OPTIONS)
     yield low, Candidate(str(choice), (str(choice),), why="the backend as it is asked for")
     if backend.low and backend.low != backend.high:
-        yield (
-            high,
-            Candidate(
-                f"{choice} high", (str(choice),), high=(EVERY_NODE,), why="the backend in the source's own types"
-            ),
-        )
+        why = "the backend in the source's own types"
+        yield high, Candidate(f"{choice} high", (str(choice),), high=(EVERY_NODE,), why=why)
     if choice.options:
         return
-    for option, values in backend.options.items():
-        if option in backend.unused_options or values[0] == _ANY:
-            continue
-        for value in values:
-            if value != backend.chosen.get(option):
-                text = str(BackendChoice(choice.name, {option: value}))
-                why = f"the backend with another {option}"
-                yield option_of_floats if option == POLICIES else _OPTIONS, Candidate(text, (text,), why=why)
+    for options in _options_of(backend):
+        other = BackendChoice(choice.name, options)
+        if len(options) == 1 or _is_used(other, registry):
+            text, why = str(other), f"the backend with another {' and another '.join(options)}"
+            yield option_of_floats if POLICIES in options else _OPTIONS, Candidate(text, (text,), why=why)
+
+
+def _options_of(backend: Backend) -> Iterator[dict[str, str]]:
+    """Yield every other value of one option at a time, and of options that interact together, once each was alone."""
+    others = {
+        option: [value for value in values if value != backend.chosen.get(option)]
+        for option, values in backend.options.items()
+        if option not in backend.unused_options and values[0] != _ANY
+    }
+    groups = [group for one in backend.interacting if (group := [option for option in others if option in one])]
+    for option, values in others.items():
+        yield from ({option: value} for value in values)
+        for group in groups:
+            if option == group[-1]:
+                yield from _together({each: others[each] for each in group})
+
+
+def _together(others: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield other values of two options and more."""
+    for number in range(2, len(others) + 1):
+        for some in itertools.combinations(others, number):
+            for values in itertools.product(*(others[option] for option in some)):
+                yield dict(zip(some, values))
+
+
+def _is_used(choice: BackendChoice, registry: Registry) -> bool:
+    """Check whether each of some options has an effect beside the others."""
+    return not load_chosen(registry, choice).unused_options & choice.options.keys()

@@ -54,9 +54,6 @@ class Mixing:
 
     Attributes:
         notes: Why nothing is mixed, or what a prediction leaves out, as sentences.
-        segments: How many segments `bound` speaks of.
-        bound: The least time of any plan by these measurements, relative to the baseline's; None if it is unknown.
-        unproven: Why `bound` is unknown, in words.
         front: Predicted plans that are the fastest for their noise, as (share of the baseline's time, SNR in dB).
     """
 
@@ -81,9 +78,9 @@ class Mixing:
         self._ratios: dict[str, float] = {}
         self._best = 1.0
         self.notes: list[str] = []
-        self.segments = 0
-        self.bound: float | None = None
-        self.unproven = ""
+        self._segments = 0  # that the bound speaks of
+        self._bound: float | None = None  # the least time of any plan by these measurements, over the baseline's
+        self._unproven = ""  # why the bound is unknown
         self.front: list[tuple[float, float]] = []
 
     def candidates(self, trials: Sequence[CandidateTrial]) -> Iterator[Candidate]:
@@ -109,7 +106,7 @@ class Mixing:
             self.notes.append("nothing is mixed: not every segment was profiled")
             return
         self._posing = lambda: self._posed(segments, profiles)
-        self.segments = len(segments)
+        self._segments = len(segments)
         self._best = min((t.against.median for t in trials if t.is_valid and t.against), default=1.0)
         for _ in range(_PLANS):
             plan = self._next(self._posing())
@@ -120,12 +117,6 @@ class Mixing:
             predicted = self._posing().time_of(plan) / self._whole[0]
             self._predicted[candidate.name] = self._errors.interval(predicted)
             yield candidate
-
-    @property
-    def error(self) -> str:
-        """How wrong predictions of mixtures are, which the bound does not know."""
-        one = self._errors.interval(1.0)
-        return f"if mixtures take what is predicted; here nine of ten take {one.low:.2f} to {one.high:.2f} of that"
 
     def doubt(self, name: str, measured: float) -> str:
         """Say that a mixture did not take what was predicted, so that it is not known why; empty if it did.
@@ -238,7 +229,7 @@ class Mixing:
         return min(worth, key=problem.time_of, default=None)
 
     def certify(self, ratios: Mapping[str, float], remaining: float) -> None:
-        """Set `front` and `bound` by what the last race measured.
+        """Set the front and the bound by what the last race measured.
 
         Args:
             ratios: The times of whole models, relative to the baseline's, by candidate.
@@ -254,12 +245,28 @@ class Mixing:
         try:
             proven = optimum(problem, min(_PROOF, max(1.0, remaining)))
         except DovetailError as error:
-            self.unproven = f"{error.message}: {error.hint}"
+            self._unproven = f"{error.message}: {error.hint}"
             return
         if 0 < proven.bound < math.inf:
-            self.bound = proven.bound / self._whole[0]
+            self._bound = proven.bound / self._whole[0]
         else:
-            self.unproven = "HiGHS found no bound in time"
+            self._unproven = "HiGHS found no bound in time"
+
+    def certificate(self, winner: float | None) -> str:
+        """Say how far the winner is from the bound; empty without a bound or a winner.
+
+        Args:
+            winner: Its time, relative to the baseline's.
+        """
+        if self._unproven:
+            return f"no certificate: {self._unproven}"
+        if self._bound is None or winner is None:
+            return ""
+        gap = max(0.0, winner / self._bound - 1)
+        measured = f"these measurements of {self._segments} segments allow (by HiGHS)"
+        one = self._errors.interval(1.0)  # how wrong predictions are, which the bound does not know
+        error = f"if mixtures take what is predicted; here nine of ten take {one.low:.2f} to {one.high:.2f} of that"
+        return f"within {100 * gap:.0f} % of the best that {measured}, {error}"
 
 
 def affordable(compile_seconds: Sequence[float], run_seconds: float, remaining: float) -> tuple[int, int]:

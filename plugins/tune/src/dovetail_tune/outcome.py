@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.text import html_table, pluralize
+from dovetail.text import abbreviated, html_table, pluralize
 from dovetail_onnx.files.writing import write_text
 
 from dovetail_tune.candidates import Candidate, CandidateSet
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
 
 REPORT = "tune.json"
+_VAGUE = 0.25  # of a time, the spread above which it is not told
 
 
 @dataclass
@@ -31,12 +32,13 @@ class TunedCandidate:
         seconds: Median seconds of a run; None if it was not timed.
         against: Ratio of its time to the baseline's; None for the baseline, and if it was not timed.
         snr_db: Signal-to-noise ratio of the worst float output on the samples that candidates are compared on.
-        answers: Share of rows with the same largest element; None without rows of scores.
+        answers: Share of rows with the same largest element; None without rows that are known to be scores.
         bytes: Size of the files that are needed to run it.
         memory: Bytes by which its process grew when it was loaded and run; None unless it was in the last race.
         engines: The engines that ran it.
         remark: What became of it, in words: why it failed or lost.
         meets: Whether it meets the goals.
+        spread: Half the width of the 95 % interval of `seconds`, relative to them; infinite if it is unknown.
     """
 
     candidate: Candidate
@@ -49,13 +51,19 @@ class TunedCandidate:
     engines: tuple[str, ...] = ()
     remark: str = ""
     meets: bool = False
+    spread: float = math.inf
+
+    @property
+    def is_well_timed(self) -> bool:
+        """Whether its seconds are known well enough to be told; those of a busy machine are not."""
+        return self.seconds is not None and self.spread <= _VAGUE
 
     def row(self) -> dict[str, str]:
         """Return the cells of the table."""
         against = self.against
         return {
             "candidate": self.candidate.name,
-            "ms": "" if self.seconds is None else f"{1000 * self.seconds:.3g}",
+            "ms": f"{1000 * self.seconds:.3g}" if self.seconds is not None and self.is_well_timed else "",
             "of host": "" if against is None else against.text,
             "SNR dB": _decibels(self.snr_db),
             "answers": "" if self.answers is None else f"{100 * self.answers:.2f}%",
@@ -70,6 +78,7 @@ class TunedCandidate:
         ratio = self.against
         return {
             **self.candidate.as_dict(), "why": self.candidate.why, "seconds": self.seconds,
+            "seconds_spread": self.spread if math.isfinite(self.spread) else None,
             "against_host": None if ratio is None else vars(ratio),
             "snr_db": self.snr_db if self.snr_db is None or math.isfinite(self.snr_db) else str(self.snr_db),
             "answers": self.answers, "bytes": self.bytes, "memory_bytes": self.memory,
@@ -169,17 +178,26 @@ class Tuned:
             write_text(Path(folder) / REPORT, json.dumps(self.as_dict(), indent=2) + "\n")
 
 
+def vague_times(entries: Sequence[TunedCandidate]) -> list[str]:
+    """Return a sentence if seconds of an entry were measured, and not well enough to be told."""
+    vague = [entry.candidate.name for entry in entries if entry.seconds is not None and not entry.is_well_timed]
+    if not vague:
+        return []
+    why = f"a spread above {100 * _VAGUE:.0f} %, or too few turns for one"
+    return [f"no milliseconds are told of {abbreviated(', '.join(vague))}: {why}"]
+
+
 def slower_integers(
     entries: Sequence[TunedCandidate], candidates: CandidateSet, winner: TunedCandidate | None = None
 ) -> list[str]:
     """Return a sentence if the fastest candidate in integers is no faster than floats that do not miss the goal.
 
     Args:
-        entries: The entries; mixtures count for neither.
+        entries: The entries; mixtures count for neither, nor what was not timed well.
         candidates: What competes.
         winner: The winner; one in integers needs no such sentence.
     """
-    timed = [entry for entry in entries if entry.seconds is not None and not entry.candidate.is_mixed]
+    timed = [entry for entry in entries if entry.is_well_timed and not entry.candidate.is_mixed]
     integers = [entry for entry in timed if candidates.has_integers(entry.candidate)]
     floats = [entry for entry in timed if not candidates.has_integers(entry.candidate) and entry.meets]
     if not integers or not floats or winner is not None and candidates.has_integers(winner.candidate):

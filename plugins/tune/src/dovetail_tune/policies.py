@@ -1,46 +1,30 @@
-"""What a tuning tries, in which order: policies that propose candidates by what others gave."""
+"""The policies that come with `tune`: defaults, options, what these give together, raised nodes, and mixtures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from dovetail.passes import BackendChoice
-from dovetail.plugin import Proposer
 
-from dovetail_tune.candidates import Candidate, CandidateSet, combinations_of
+from dovetail_tune.candidates import Candidate, combinations_of
 from dovetail_tune.mixing import Mixing
 from dovetail_tune.trial import PREPARED, CandidateTrial
+from dovetail_tune.tuning_policy import Conclusion, TuningContext, TuningPolicy
 
-if TYPE_CHECKING:
-    from dovetail.plugin import Registry
-
-    from dovetail_tune.trial_runner import TrialRunner
-
-TRYING, MIXING = 0.6, 0.8  # shares of the budget after which options and mixtures are no longer tried
+_TRYING, _MIXING = 0.6, 0.8  # shares of the budget after which options and mixtures are no longer tried
 _SEARCH = 12  # compilations in the time of a search for nodes to raise: measured as 5 to 12
 
 
-class TuningPolicy(Proposer[Candidate, CandidateTrial]):
-    """Proposes candidates; several of them may be tried at the same time, so that trials come later.
+class Defaults(TuningPolicy):
+    """Proposes the host with other threads, and backends as they are asked for."""
 
-    Args:
-        share: The share of the budget after which it proposes nothing more.
-    """
+    name, order, share = "defaults", 10, _MIXING
 
-    def __init__(self, share: float):
-        self.share = share
-
-
-class Listed(TuningPolicy):
-    """Proposes the candidates of a list."""
-
-    name: ClassVar[str] = "list"
-
-    def __init__(self, candidates: Sequence[Candidate], share: float = 1.0):
-        super().__init__(share)
-        self._left = iter(candidates)
+    def __init__(self, context: TuningContext):
+        super().__init__(context)
+        self._left = iter(context.candidates.defaults)
 
     def propose(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
         """Return the next one."""
@@ -50,20 +34,20 @@ class Listed(TuningPolicy):
 class Raised(TuningPolicy):
     """Proposes requests that may meet the goals with nodes raised, or with more, and be faster than what meets them.
 
-    Those that miss by the least come first. Before everything else was tried, only those come for whose searches there
-    is time.
+    Those that miss by the least come first, if there is time for their searches. That gains more than other options do.
     """
 
-    name: ClassVar[str] = "raised"
+    name, order, share = "raised", 20, _MIXING
+    in_time: ClassVar[bool] = True
 
-    def __init__(self, runner: TrialRunner, share: float, is_last: bool):
-        super().__init__(share)
-        self._runner, self._is_last = runner, is_last
+    def __init__(self, context: TuningContext):
+        super().__init__(context)
         self._proposed: set[str] = set()
 
     def propose(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
         """Return the one that misses by the least; None if there is no time left."""
-        if self._runner.deadline.is_over:
+        deadline = self.context.runner.deadline
+        if deadline.is_over:
             return None
         best = min((t.against.median for t in trials if t.is_valid and t.against), default=1.0)
         missing = [t for t in trials if t.status == PREPARED and t.missed and not t.candidate.high]
@@ -75,20 +59,44 @@ class Raised(TuningPolicy):
             if raised is None or raised.name in known:
                 continue
             takes = trial.compile_seconds * (1 if trial.candidate.margin else _SEARCH)
-            if self._is_last or takes < self._runner.deadline.remaining:
+            if not self.in_time or takes < deadline.remaining:
                 self._proposed.add(raised.name)
                 return raised
         return None
 
 
+class Options(TuningPolicy):
+    """Proposes other options of backends, one at a time, and those together that interact by a backend's file."""
+
+    name, order, share = "options", 30, _TRYING
+
+    def __init__(self, context: TuningContext):
+        super().__init__(context)
+        self._left = iter(context.candidates.others)
+
+    def propose(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
+        """Return the next one."""
+        return next(self._left, None)
+
+
+class RaisedOptions(Raised):
+    """Proposes what `Raised` does, other options included, whether or not there is time for all of their searches."""
+
+    name, order, share = "raised-options", 40, _TRYING
+    in_time = False
+
+
 class Combined(TuningPolicy):
-    """Proposes the fastest request, if it has an option, with one more option, as long as that gives a faster one."""
+    """Proposes options together that gain alone, as long as that gives a faster request.
 
-    name: ClassVar[str] = "combined"
+    First come all that are faster than the backend's default; then the fastest request, if it has an option, with one
+    more option, the fastest ones first.
+    """
 
-    def __init__(self, registry: Registry, candidates: CandidateSet, share: float):
-        super().__init__(share)
-        self._registry, self._candidates = registry, candidates
+    name, order, share = "combined", 50, _TRYING
+
+    def __init__(self, context: TuningContext):
+        super().__init__(context)
         self._left: Iterator[Candidate] = iter(())
         self._around: Candidate | None = None
 
@@ -96,15 +104,24 @@ class Combined(TuningPolicy):
         """Return the next combination with the request that was the fastest before the first of them."""
         if (combined := next(self._left, None)) is not None:
             return combined
-        valid = [t for t in trials if t.is_valid and t.against is not None and t.against.median < 1]
-        fastest = min(valid, key=lambda t: t.against.median if t.against else 1.0, default=None)
-        if fastest is None or fastest.candidate == self._around:
+        times = {t.candidate: t.against.median for t in trials if t.is_valid and t.against is not None}
+        fastest = min(times, key=lambda one: times[one], default=None)
+        if fastest is None or times[fastest] >= 1 or fastest == self._around:
             return None
-        self._around = fastest.candidate
+        self._around = fastest
+        others = sorted(self.context.candidates.others, key=lambda one: times.get(one, math.inf))
+        default = BackendChoice.parse(fastest.backends[0]).name
+        without = next((time for one, time in times.items() if _is_default(one, default, fastest.threads)), 1.0)
+        gaining = [one for one in others if times.get(one, math.inf) < without]
+        found = combinations_of(self.context.plugins.registry, fastest, others, gaining)
         known = {_options(t.candidate) for t in trials}
-        found = combinations_of(self._registry, fastest.candidate, self._candidates.others)
         self._left = iter([one for one in found if _options(one) not in known])
         return next(self._left, None)
+
+
+def _is_default(candidate: Candidate, name: str, threads: int) -> bool:
+    """Check whether a candidate is a backend as it is asked for."""
+    return (candidate.backends, candidate.high, candidate.margin, candidate.threads) == ((name,), (), 0.0, threads)
 
 
 def _options(candidate: Candidate) -> tuple[object, ...]:
@@ -115,27 +132,39 @@ def _options(candidate: Candidate) -> tuple[object, ...]:
 
 
 class Mixed(TuningPolicy):
-    """Proposes plans that mix candidates, and lets what each of them took correct the next prediction.
+    """Proposes plans that mix candidates, and lets what each of them took correct the next prediction."""
 
-    Attributes:
-        mixing: Predicts the plans.
-    """
+    name, order, share = "mixed", 60, _MIXING
 
-    name: ClassVar[str] = "mixed"
-
-    def __init__(self, mixing: Mixing, share: float):
-        super().__init__(share)
-        self.mixing = mixing
-        self._plans: Iterator[Candidate] | None = None
+    def __init__(self, context: TuningContext):
+        super().__init__(context)
+        self._mixing: Mixing | None = None
+        self._plans: Iterator[Candidate] = iter(())
         self._latest = ""
 
     def propose(self, trials: Sequence[CandidateTrial]) -> Candidate | None:
         """Return the plan that is predicted to be the fastest."""
-        if self._plans is None:
-            self._plans = self.mixing.candidates(trials)
+        context = self.context
+        if not context.is_mixed:
+            return None
+        if self._mixing is None:
+            self._mixing = Mixing(context.runner, context.model, context.plugins, context.step)
+            self.notes = self._mixing.notes
+            self._plans = self._mixing.candidates(trials)
         latest = next((t for t in trials if t.candidate.name == self._latest), None)
         if latest is not None:
-            self.mixing.learn(latest)
+            self._mixing.learn(latest)
         plan = next(self._plans, None)
         self._latest = plan.name if plan is not None else ""
         return plan
+
+    def doubt(self, name: str, measured: float) -> str:
+        """Return that a mixture did not take what was predicted."""
+        return "" if self._mixing is None else self._mixing.doubt(name, measured)
+
+    def conclude(self, ratios: Mapping[str, float], winner: float | None) -> Conclusion:
+        """Return the front and the certificate by what the last race measured."""
+        if self._mixing is None:
+            return Conclusion()
+        self._mixing.certify(ratios, self.context.runner.deadline.remaining)
+        return Conclusion(self._mixing.certificate(winner), self._mixing.front)

@@ -53,6 +53,10 @@ class RaceResult:
         """Return the median seconds over the turns."""
         return statistics.median(self.turns[name])
 
+    def spread(self, name: str) -> float:
+        """Return half the width of the 95 % interval of the median turn, relative to it; infinite for a few turns."""
+        return ratio_of(self.turns[name], [1.0] * len(self.turns[name])).spread
+
     def add(self, other: RaceResult) -> None:
         """Append the turns of another measurement; a runner that failed in one of them has none.
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from dovetail.text import pluralize
+
 CONFIDENCE = 0.95
 MARGIN = 0.02  # two processes that run the same model differ by up to this, because their memory lies elsewhere
 FEWEST_PAIRS = 6  # with fewer, no interval of the median has 95 % confidence
@@ -45,6 +47,8 @@ class Ratio:
         return f"{self.median:.3f} +-{f'{100 * self.spread:.0f}%' if self.spread < math.inf else '?'}"
 
     def __str__(self) -> str:
+        if self.pairs < FEWEST_PAIRS:
+            return f"{self.median:.3f} (spread unknown, of {pluralize(self.pairs, 'pair')})"
         return f"{self.median:.3f} ({self.low:.3f} to {self.high:.3f} in {self.pairs} pairs)"
 
 

@@ -22,7 +22,7 @@ class CandidateTrial:
             time.
         why: Why it failed or was not tried, or which candidate it repeats.
         snr_db: Signal-to-noise ratio of the worst float output on the judging samples; None without float outputs.
-        answers: Share of rows with the same largest element; None without rows of scores.
+        answers: Share of rows with the same largest element; None without rows that are known to be scores.
         missed: Goals that it misses, in words.
         bytes: Size of the files that are needed to run it.
         coverage: The coverage line.

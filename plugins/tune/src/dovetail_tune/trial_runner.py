@@ -191,7 +191,10 @@ class TrialRunner:
         if candidate == self.baseline:
             self.doubts += found["doubts"]
         snrs = [float(o["snr_db"]) for o in compared["outputs"] if o["snr_db"] is not None]
-        answers = [o["top1"] for o in compared["outputs"] if o["top1"] is not None]
+        # Rows of logits and of an embedding look alike, unless somebody says which they are.
+        are_asked = "min_top1" in self.goals
+        rows = [o for o in compared["outputs"] if o["top1"] is not None]
+        answers = [o["top1"] for o in rows if o["answers"] or are_asked]
         return CandidateTrial(
             candidate, PREPARED, "",
             -math.inf if compared["broken"] else min(snrs, default=None), min(answers, default=None),

@@ -106,7 +106,7 @@ def tune(
         split = write_split(original, given, folder, run, lies=executor is not None)
         pool.check_paths([str(path), *filter(None, [split.place])])
         runner = TrialRunner(path, split, goals.as_dict(), folder, book, deadline, pool, candidates.found[0])
-        tuned = Tuner(runner, candidates, original, plugins, progress).run(mixed)
+        tuned = Tuner(runner, candidates, original, plugins, mixed, progress).run()
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
             tuned.compiled = _loaded(runner, tuned.winner.candidate, plugins)

@@ -120,7 +120,9 @@ class OutputComparison:
             what = "NaN in the original alone" if self.hidden == self.non_finite else "infinite or NaN, and not in both"
             parts.append(f"{pluralize(self.non_finite, 'element')} {are} {what}")
         if self.top1 is not None:
-            parts.append(f"top-1 agreement {100 * self.top1:.2f} %")
+            # Rows may also be coordinates or an embedding, whose largest element is not an answer.
+            what = "top-1 agreement" if self.answers else "the largest element is the same in"
+            parts.append(f"{what} {100 * self.top1:.2f} %{'' if self.answers else ' of the rows'}")
         if self.hits is not None:
             parts.append(f"top-1 on the labels {100 * self.hits[0]:.2f} % original, {100 * self.hits[1]:.2f} % result")
         if self.perplexity is not None:
@@ -140,7 +142,6 @@ def warning_of(output: OutputComparison) -> str:
     elif output.agreement_db is not None and output.agreement_db < POOR:
         found.append(output.disagreement)
     if output.top1 is not None and output.top1 < 1:
-        # Rows may also be coordinates, whose largest element is not an answer.
         what = "another answer" if output.answers else "another element is the largest"
         found.append(f"{what} in {100 * (1 - output.top1):.2f} % of the rows")
     if output.hits is not None and output.hits[1] < output.hits[0]:

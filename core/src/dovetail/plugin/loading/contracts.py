@@ -63,5 +63,7 @@ def overrides(thing: object, contract: type, name: str) -> bool:
 
 
 def _breach(title: str, what: str, contract: type) -> DovetailError:
-    way = f"derive it from dovetail.plugin.{contract.__name__}; docs/plugins.md says what each kind does"
+    package = contract.__module__.partition(".")[0]  # kinds that a distribution declares have their contract there
+    public = "dovetail.plugin" if package == "dovetail" else package
+    way = f"derive it from {public}.{contract.__name__}; docs/plugins.md says what each kind does"
     return DovetailError(f"{title} {what}", way)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     """Return the shapes that one run has on the data, by name, for inputs whose shape is not static.
 
-    A first axis that counts samples becomes 1, because data is split to single samples.
+    A first axis that counts samples becomes 1, because an array of samples is split to single ones; or, of several
+    batches with the same number of samples, that number, because so many are run at once.
 
     Args:
         model: The model.
@@ -40,6 +41,7 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
     samples = inputs_of_samples(model)
     names = list(map(name_of, required)), list(map(name_of, optional))
     found: dict[str, tuple[tuple[int, ...], str]] = {}
+    batches: list[dict[str, int]] = []
     given = data.everything if isinstance(data, RereadBatches) else data
     for arrays, where in read_data(given, *names) if open_inputs else ():
         counted = {
@@ -47,6 +49,7 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
         }
         rows = {name: len(arrays[name]) for name in counted if _shape(arrays[name])}
         together = counted_together({name: (counted[name], number) for name, number in rows.items()})
+        batches.append({name: rows[name] for name in together})
         for value in open_inputs:
             name = name_of(value)
             if name not in arrays:
@@ -65,7 +68,8 @@ def data_extents(model: Model, data: object) -> dict[str, tuple[int, ...]]:
         if 0 in shape:
             problem = f"'{name}' is {_text(shape)} in {where}: no engine is compiled for an extent of zero"
             raise DovetailError(problem, f"give data that has elements of '{name}', too, or leave its extents open")
-    return {name: shape for name, (shape, _) in found.items()}
+    at_once = batches[0] if len(batches) > 1 and all(one == batches[0] for one in batches) else {}
+    return {name: (at_once[name], *shape[1:]) if name in at_once else shape for name, (shape, _) in found.items()}
 
 
 def _one_shape(first: str) -> str:

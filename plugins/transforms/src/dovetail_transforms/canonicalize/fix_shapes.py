@@ -30,7 +30,8 @@ class _FixShapesOption(Option):
 
     Keyword arguments of `dovetail.compile`, `dovetail.plan` and `dovetail.bisect`:
         fix_shapes: Shapes of inputs by name, each a list of numbers or a text such as `1x3x224x224`; or `data` for the
-            extents that the data has (a batch of samples counts 1); or a list of texts as after `--fix-shape`.
+            extents that the data has (an array of samples counts 1, several batches of one length have that length);
+            or a list of texts as after `--fix-shape`.
     """
 
     commands = ("compile", "plan", "bisect", "check")
@@ -44,7 +45,7 @@ class _FixShapesOption(Option):
             default=[],
             metavar="NAME:1x3x224x224|data",
             help="fix the shape of an input that the model leaves open (repeatable); `data` takes the extents of "
-            "--data, one sample at a time",
+            "--data, one sample at a time unless it has batches of one length",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:

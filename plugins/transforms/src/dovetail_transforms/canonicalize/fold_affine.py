@@ -154,8 +154,9 @@ class FoldAffine(Pass):
     Given:  %1 = Conv(%x, %w, %b)   %2 = Mul(%1, k)   %3 = Add(%2, c)
     Result: %3 = Conv(%x, %w * k, %b * k + c)
 
-    k and c are scalars, or have one element per channel. New constants are computed in float64 and rounded once: a
-    separately rounded scale would bias every element the same way.
+    k and c are scalars, or have one element per channel. A Squeeze may stand between, as TensorFlow writes one between
+    a convolution over time and its bias; it stays behind the product. New constants are computed in float64 and rounded
+    once: a separately rounded scale would bias every element the same way.
 
     A scale is not folded into the following product. It often belongs to an activation that engines fuse, such as 1/6
     in a hard-swish, and divided weights may become subnormal in float16.
@@ -267,11 +268,17 @@ def _constant(value: ir.Value | None, overridable: set[int]) -> np.ndarray | Non
 
 def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshNames) -> ir.Node | None:
     """Fold into the product that computes the value, if this is its only user."""
-    product = product_of(affine.value.producer(), overridable)
-    if product is None or product.node.graph is not graph or not _read_once(affine.value):
+    before, squeezed = _behind_squeeze(affine.value, overridable)
+    product = product_of(before.producer(), overridable)
+    if product is None or product.node.graph is not graph or not (_read_once(affine.value) and _read_once(before)):
         return None
-    scale = affine.scale if affine.scale is None else affine.along(affine.scale, product.channel, product.channels)
-    shift = affine.shift if affine.shift is None else affine.along(affine.shift, product.channel, product.channels)
+    channel = product.channel
+    if squeezed:
+        if channel in squeezed:
+            return None
+        channel += sum(channel < axis for axis in squeezed)
+    scale = affine.scale if affine.scale is None else affine.along(affine.scale, channel, product.channels)
+    shift = affine.shift if affine.shift is None else affine.along(affine.shift, channel, product.channels)
     if (scale is None) != (affine.scale is None) or (shift is None) != (affine.shift is None):
         return None
     bias = product.bias
@@ -287,6 +294,23 @@ def _fold(affine: _Affine, graph: ir.Graph, overridable: set[int], names: FreshN
     _merge_origins(product.node, affine.node)
     _replace(graph, affine.node, affine.value)
     return product.node
+
+
+def _behind_squeeze(value: ir.Value, overridable: set[int]) -> tuple[ir.Value, frozenset[int]]:
+    """Return what a Squeeze with constant axes makes a value of, and these axes, counted from the end.
+
+    Of any other value, return it, and no axes.
+    """
+    node = value.producer()
+    if node is None or node.op_type != "Squeeze" or not is_onnx(node) or node.inputs[0] is None:
+        return value, frozenset()
+    given = node.inputs[1] if len(node.inputs) > 1 else None
+    tensor = given.const_value if given is not None and given.is_initializer() else None
+    shape = node.inputs[0].shape
+    if tensor is None or id(given) in overridable or shape is None:
+        return value, frozenset()
+    rank = len(shape)
+    return node.inputs[0], frozenset(axis % rank - rank for axis in tensor.numpy().reshape(-1).tolist())
 
 
 def _read_once(value: ir.Value) -> bool:
