@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.planning import HOST, Remark, get_placement
-from dovetail.plugin.loading import TOOL_PROGRESS, TRIAL, own_output
+from dovetail.plugin.loading import TOOL_PROGRESS, own_output
 from dovetail.text import abbreviated, pluralize
 
 from dovetail_runtime.engine_refusals import located_refusals, refuse_nodes
@@ -56,13 +56,11 @@ class Load(Pass):
     stage = "load"
 
     def run(self, model: Model, ctx: Context) -> bool:
-        """Load the model unless it is large, a trial of a search, or the request disables that."""
+        """Load the model unless it is large or the request disables that; the graph does not change."""
         engines, preferred = engines_in(ctx), tried_engines(ctx)
         ctx.outcome.trial = LoadTrial(engines)
         if ctx.try_engines is not False and TARGET_ONLY not in ctx.request.options:
             check_runs_here(ctx.outcome.with_nodes or model, engines, preferred)
-        if TRIAL.get():
-            return False  # it is compared by the arithmetic of its plan; what is chosen is loaded
         placed = (placement.backend for node in model.graph if (placement := get_placement(node)))
         if not preferred or not any(backend in preferred for backend in placed):
             return False

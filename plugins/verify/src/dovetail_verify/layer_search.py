@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
     from dovetail_runtime.engines import GuardedEngine
 
-    from dovetail_verify.accuracy.baseline import Below
     from dovetail_verify.accuracy.per_node_errors import ErrorSums
     from dovetail_verify.layer_parts import LayerParts
 
@@ -44,7 +43,6 @@ def find_layer_errors(
     by: str = ORDERS[0],
     outputs: int = _MEASURED,
     most: int | None = None,
-    below: Below | None = None,
     parts: LayerParts | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> LayerErrors:
@@ -63,7 +61,6 @@ def find_layer_errors(
         outputs: Number of nodes, worst alone first, whose effect on the model's outputs is measured. Each takes a run
             of the model per batch.
         most: The most batches to look at; None for all.
-        below: What nodes are looked for at the outputs; None measures the effects of all `outputs`. Not for `parts`.
         parts: What measures in other processes, on parts of the data; None to measure here.
         progress: Called after every batch.
 
@@ -89,19 +86,19 @@ def find_layer_errors(
             "no node of the result is in the original", "give the model that the result was compiled from"
         )
     _, exact, model = as_given(original, data, exact, model)
-    measured = parts or _Here(original, exact, model, engines, data, most, below, progress)
+    measured = parts or _Here(original, exact, model, engines, data, most, progress)
     found = measured.errors()
     if not found.batches:
         raise DovetailError("the data holds no batch, so no layer was looked at", "give at least one sample")
     layers = _layers(exact, model, found.errors)
     suspects = sorted((one for one in layers if one.badness("alone") > 0), key=lambda one: -one.badness("alone"))
     names = [layer.rounding for layer in suspects[:outputs]]
-    effects = measured.effects(names) if names else {}
-    if effects:
+    if names:
+        effects = measured.effects(names)
         worst = {name: min((sums.snr_db for sums in each.values()), default=None) for name, each in effects.items()}
         layers = [_with_effect(layer, worst.get(layer.rounding)) for layer in layers]
     layers.sort(key=lambda layer: -layer.badness(by))
-    return LayerErrors(layers, by, found.batches, len(effects))
+    return LayerErrors(layers, by, found.batches, len(names))
 
 
 class _Here:
@@ -115,11 +112,10 @@ class _Here:
         engines: Mapping[str, Sequence[GuardedEngine]],
         data: object,
         most: int | None,
-        below: Below | None,
         progress: Callable[[str, int, int], None] | None,
     ):
         self._original, self._exact, self._engines = original, exact, engines
-        self._data, self._most, self._below, self._progress = data, most, below, progress
+        self._data, self._most, self._progress = data, most, progress
         self._both = SideBySide(exact, result, engines)
 
     def errors(self) -> Streamed:
@@ -129,9 +125,8 @@ class _Here:
     def effects(self, names: Sequence[str]) -> dict[str, dict[str, ErrorSums]]:
         """Measure the outputs with single nodes low."""
         return effects_at_outputs(
-            self._original, self._exact, names, self._both, self._engines, self._data, self._progress, self._most,
-            self._below,
-        )  # fmt: skip
+            self._original, self._exact, names, self._both, self._engines, self._data, self._progress, self._most
+        )
 
 
 def _others(steps: Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -83,30 +83,6 @@ def measure_baseline(
     return Baseline(replace(low, compiled=None), replace(high, compiled=None), locked, operators, streamed, groups)
 
 
-@dataclass(frozen=True)
-class Below:
-    """A search for the nodes that alone leave less than a limit at some output.
-
-    Errors of nodes are independent, so that at an output their energies add up to that of the result's error.
-
-    Attributes:
-        limit: The limit, as SNR in decibels.
-        left: What the whole result leaves at its worst output, in decibels.
-    """
-
-    limit: float
-    left: float
-
-    def is_last(self, found: Iterable[Mapping[str, ErrorSums]]) -> bool:
-        """Check whether too little is left of the error for another node, given the errors of some at each output."""
-        shares: dict[str, float] = {}
-        for sums in found:
-            for output, one in sums.items():
-                shares[output] = shares.get(output, 0.0) + one.share
-        rest = 10 ** (-self.left / 10) - min(shares.values(), default=0.0)
-        return rest < 10 ** (-self.limit / 10)
-
-
 def effects_at_outputs(
     original: Model,
     exact: Model,
@@ -116,7 +92,6 @@ def effects_at_outputs(
     data: object,
     progress: Callable[[str, int, int], None] | None = None,
     most: int | None = None,
-    below: Below | None = None,
 ) -> dict[str, dict[str, ErrorSums]]:
     """Measure the error of every float output with a single node low.
 
@@ -131,8 +106,6 @@ def effects_at_outputs(
         data: See `dovetail_runtime.data.sources.read_data`.
         progress: Called after every batch.
         most: The most batches to look at; None for all.
-        below: Ends with the node after which, on the first batch, no further one can leave so little; None measures
-            all nodes.
 
     Returns:
         Error sums by node and output.
@@ -149,20 +122,15 @@ def effects_at_outputs(
     for number, (feeds, _) in enumerate(islice(batches(original, data, exact), most), start=1):
         feeds = fitted(exact, feeds)
         errors = {
-            alone.node: _difference(array, alone.array) for alone, array in side_by_side.alone(feeds, frozenset(found))
+            alone.node: _difference(array, alone.array) for alone, array in side_by_side.alone(feeds, frozenset(inputs))
         }
         zeros = {name: np.zeros((), dtype) for name, dtype in inputs.values()}
         wanted = executor.run({**feeds, **zeros})
-        looked_at = [node for node in names if node in found and node in errors]
-        for node in looked_at:
+        for node, error in errors.items():
             name, dtype = inputs[node]
-            given = executor.run({**feeds, **zeros, name: errors.pop(node).astype(dtype)})
+            given = executor.run({**feeds, **zeros, name: error.astype(dtype)})
             for output in outputs:
                 found[node][output].add(wanted[output], given[output])
-            if number == 1 and below is not None and below.is_last(found[done] for done in found if done not in errors):
-                break
-        if number == 1:
-            found = {node: sums for node, sums in found.items() if node not in errors}
         if progress:
             progress("layers, at the outputs", number, 0)
     return found

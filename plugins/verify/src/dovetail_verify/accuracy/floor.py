@@ -13,7 +13,6 @@ from dovetail.planning import Remark
 from dovetail.plugin import Outcome, Proposal, Stepwise
 from dovetail.text import pluralize
 
-from dovetail_verify.accuracy.baseline import Below
 from dovetail_verify.functions import layers_of_request
 from dovetail_verify.layer_search import RESCALING
 from dovetail_verify.measures import Compared
@@ -57,7 +56,6 @@ class AboveFloor(Stepwise):
         """
         job, request = self._job, self._job.request
         measure = Compared.on(request.data, job.original, job.ctx)
-        trying = replace(measure, is_search=True)
         as_it_is = Proposal("the request as it is")
         first = yield as_it_is
         used = {node.backend for node in first.result.plan.nodes} & self._floors.keys()
@@ -67,7 +65,7 @@ class AboveFloor(Stepwise):
         measured = yield replace(as_it_is, measure=measure)
         if (before := _worst(measured)) >= floor:
             return Outcome(trial=measured)
-        best, before, remarks = yield from self._with_better_scales(measured, before, trying)
+        best, before, remarks = yield from self._with_better_scales(measured, before, measure)
         request = best.proposal.request or request
         # Layers of a result whose channels were scaled cannot be compared.
         looked_at, unscaled = best, _unscaled(request, best.result)
@@ -76,7 +74,7 @@ class AboveFloor(Stepwise):
         try:
             layers = layers_of_request(
                 job.original, looked_at.result, request.data, Context(request, plugins=job.ctx.plugins), job.passes,
-                by="outputs", outputs=_MEASURED, most=_BATCHES, below=Below(floor, before), progress=job.progress,
+                by="outputs", outputs=_MEASURED, most=_BATCHES, progress=job.progress,
             ).layers  # fmt: skip
         except DovetailError as error:  # some results cannot be looked at node by node
             why = f"{before:.1f} dB on samples that calibrate, and no node is named that costs them: {error.message}"
@@ -94,7 +92,7 @@ class AboveFloor(Stepwise):
             return Outcome(trial=best, remarks=[*remarks, _in_vain(before, why)])
         asks = f"in integers alone it leaves less than {floor:g} dB"
         raised = dict.fromkeys(names, ("high", asks))
-        better = yield Proposal(f"{pluralize(len(costly), 'node')} in float32", raised, request, trying)
+        better = yield Proposal(f"{pluralize(len(costly), 'node')} in float32", raised, request, measure)
         after = _worst(better)
         if after <= before:
             why = f"{pluralize(len(costly), 'node')} in float32 would leave {after:.1f} dB"
