@@ -96,7 +96,7 @@ def test_one_that_cannot_be_read_is_an_error_with_a_way_out(saved, content):
 
 
 @pytest.mark.generated(one_of=2)
-@pytest.mark.parametrize("goal", [130, 400])
+@pytest.mark.parametrize("goal", [200, 400])  # beyond what float32 sums of any two engines leave
 def test_a_missed_goal_is_a_warning_of_the_page_with_the_figure_of_the_error(goal, tmp_path, monkeypatch):
     """The search sees other samples than those that judge: each figure says which of them it is about."""
     monkeypatch.chdir(tmp_path)
