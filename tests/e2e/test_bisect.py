@@ -158,7 +158,7 @@ def test_control_flow_counts_as_one_node(here):
     assert {name for row in ranking.rows for name in row.nodes} == {"before", "loop", "after"}
     assert "loop" in ranking.rows[0].nodes
     repaired = dovetail.compile("m.onnx", "cpu-bf16", data=data, high=ranking.high)
-    assert repaired.verification.worst_snr_db == pytest.approx(ranking.snr_repaired, abs=3)  # engines round otherwise
+    assert repaired.verification.worst_snr_db > ranking.snr_repaired - 3  # engines round otherwise
 
 
 # Bad input.

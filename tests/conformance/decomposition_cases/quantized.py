@@ -17,6 +17,11 @@ def held(kind, *shape, seed=0):
     return whole(low, high, *shape, seed=seed, dtype=KINDS[kind])
 
 
+def factor(kind, *shape, seed=0):
+    """A second operand of products; int8 with 7 bits, since sums of two products saturate on CPUs without VNNI."""
+    return whole(-64, 64, *shape, seed=seed, dtype=np.int8) if kind == "int8" else held(kind, *shape, seed=seed)
+
+
 def scales(stem, kind, scale, zero=True, point=3):
     found = {f"{stem}_scale": np.float32(scale)}
     return found | ({f"{stem}_zero_point": KINDS[kind](point)} if zero else {})
@@ -137,7 +142,7 @@ def convolutions():
         inputs = {
             "x": held(kind, 2, 7, 6, 4) if last else held(kind, 2, 4, 7, 6),
             **scales("x", kind, 0.02),
-            "w": held("int8", 6, 2, 3, 3, seed=1),
+            "w": factor("int8", 6, 2, 3, 3, seed=1),
             "w_scale": np.abs(numbers(6, seed=2)) + np.float32(0.01) if columns else np.float32(0.04),
             "w_zero_point": np.zeros(6, np.int8) if columns else np.int8(0),
             **scales("y", kind, 0.9),
@@ -162,8 +167,8 @@ def products():
             continue
         n = 5
         b_scale = np.abs(numbers(n, seed=2)) + np.float32(0.01) if columns else np.float32(0.04)
-        zeros = {"none": None, "one": held(weight, seed=4), "each": held(weight, n, seed=5)}
-        b = {"B": held(weight, 8, n, seed=1), "b_scale": b_scale, "b_zero_point": zeros[zero]}
+        zeros = {"none": None, "one": factor(weight, seed=4), "each": factor(weight, n, seed=5)}
+        b = {"B": factor(weight, 8, n, seed=1), "b_scale": b_scale, "b_zero_point": zeros[zero]}
         more = {"bias": numbers(n, seed=3) if bias else None}
         inputs = {"A": held(kind, 2, 3, 8), "a_scale": np.float32(0.02), **b, **more}
         inputs["a_zero_point"] = None if zero == "none" else KINDS[kind](7)
@@ -187,9 +192,9 @@ def products():
         inputs = {
             "A": held(kind, 8, 3) if turned else held(kind, 3, 8),
             **scales("a", kind, 0.02),
-            "B": held(weight, 5, 8, seed=1) if turned else held(weight, 8, 5, seed=1),
+            "B": factor(weight, 5, 8, seed=1) if turned else factor(weight, 8, 5, seed=1),
             "b_scale": np.abs(numbers(5, seed=2)) + np.float32(0.01) if columns else np.float32(0.03),
-            "b_zero_point": held(weight, 5, seed=4) if columns else held(weight, seed=4),
+            "b_zero_point": factor(weight, 5, seed=4) if columns else factor(weight, seed=4),
             "C": whole(-500, 500, 3, 5) if c else None,
             **(scales("y", kind, 2.0) if rounded else {}),
         }
@@ -217,12 +222,12 @@ def attentions():
         width = 3 * heads * size
         inputs = {
             "input": held("uint8", batch, length, hidden),
-            "weight": held(weight, hidden, width, seed=1),
+            "weight": factor(weight, hidden, width, seed=1),
             "bias": numbers(width, seed=2),
             "input_scale": np.float32(0.01),
             "input_zero_point": np.uint8(120),
             "weight_scale": np.abs(numbers(width, seed=3, spread=0.01)) if columns else np.float32(0.01),
-            "weight_zero_point": held(weight, width, seed=4) if columns else held(weight, seed=4),
+            "weight_zero_point": factor(weight, width, seed=4) if columns else factor(weight, seed=4),
             "mask_index": np.array([length + past - 1, length + past], np.int32) if mask else None,
             "past": numbers(2, batch, heads, past, size, seed=5) if past else None,
         }
