@@ -88,5 +88,5 @@ def parsed(model: bytes, build: bool) -> list[object]:
 
 
 def _wants_profile(errors: list[str]) -> bool:
-    """Whether a network was not built because nobody gave the extents or values of its inputs."""
+    """Whether a network was not built because its inputs have no extents or values."""
     return any("no optimization profile" in error for error in errors)

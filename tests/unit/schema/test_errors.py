@@ -20,6 +20,10 @@ CASES = {
     "anchor.yaml:4: no anchors or aliases; give it a name under types: or groups:": HEAD + "types: &t {q: int8}",
     "option.yaml:4: unknown option 'mrch' (did you mean 'march'?)": "backend: x\ndevice: cpu\noptions: {march: [a]}\n"
     "variants: [{when: {mrch: a}}]\nopset: 22",
+    "together.yaml:4: unknown option 'ner' (did you mean 'near'?)": "backend: x\ndevice: cpu\n"
+    "options: {way: [a, b], near: [c, d]}\ninteracting: [[way, ner]]\nopset: 22",
+    "alone.yaml:4: interacting: lists of two options and more are expected, as in [[runtime, weights]]": "backend: x\n"
+    "device: cpu\noptions: {way: [a, b]}\ninteracting: [[way, way]]\nopset: 22",
     "code.yaml:7: one dot at most: \"__import__('os').system\"": HEAD
     + "ops:\n  Conv:\n    limits:\n      __import__('os').system: 1",
     # the rest of the YAML that is not allowed

@@ -306,7 +306,7 @@ class DecidedModels:
         if not any("batch" in one.source for one in ctx.outcome.quantized_values):
             return None
         found: list[float] = []
-        # One session: nobody asks where a candidate runs. It runs a few times, and its weights stay as they are.
+        # One session for the whole candidate. It runs a few times only: optimizing it would take longer than it saves.
         on_host = reference_runner(made, ctx, {"optimize": "none", "share_weights": True})
         for feeds, _ in islice(batches(job.original, self._comparing, made), _BATCHES):
             ours = verify(job.original, self._original, lambda given: on_host(fitted(made, given)), feeds, made=made)

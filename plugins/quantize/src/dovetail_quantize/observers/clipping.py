@@ -334,16 +334,14 @@ class _Histogram:
         entropy = self._terms_before[end] - self._terms_before[first]  # in numbers instead of shares
         cross = np.sum(numbers * log_q, axis=1)
         # What lies beyond is added to the outermost bins.
-        last = end - 1
-        for at, level, more in (
-            (first, np.zeros_like(first), self._numbers_before[first]),
-            (last, steps[:, 0] - 1, self.number - self._numbers_before[end]),
-        ):
+        every = np.arange(len(first))
+        lower = first, log_q[:, 0], self._numbers_before[first]
+        upper = end - 1, log_q[every, steps[:, 0] - 1], self.number - self._numbers_before[end]
+        for at, log_of_level, more in (lower, upper):
             own = self._counts[at]
             entropy += _times_log(own + more) - _times_log(own)
             # A bin without numbers of its own has none in Q; it gets the mass of one number.
-            log_of_bin = np.where(own > 0, log_q[np.arange(len(at)), level], -np.log(self.number))
-            cross += more * log_of_bin
+            cross += more * np.where(own > 0, log_of_level, -np.log(self.number))
         total = float(self.number)
         return (entropy - np.log(total) * total - cross) / total
 
