@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dovetail
@@ -174,6 +175,28 @@ def test_a_staging_folder_that_was_copied_has_no_receipt(tmp_path):
     assert has_receipt(tmp_path / "a" / "staging") and not has_receipt(tmp_path / "b" / "staging")
     discard_receipt(tmp_path / "a" / "staging")
     assert not has_receipt(tmp_path / "a" / "staging")
+
+
+def test_no_receipt_is_lost_while_others_discard_the_last_one(tmp_path, monkeypatch):
+    """Whoever discards the last receipt removes their folder, perhaps right before another one is left there."""
+    import tempfile
+
+    from dovetail_onnx.files.receipts import discard_receipt, has_receipt, leave_receipt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def left(number):
+        folder = tmp_path / f"staging{number}"
+        folder.mkdir()
+        kept = []
+        for _ in range(200):
+            leave_receipt(folder)
+            kept.append(has_receipt(folder))
+            discard_receipt(folder)
+        return all(kept)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(left, range(8)))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="folders cannot be opened there")

@@ -101,14 +101,21 @@ def user_folder(make: bool = False) -> Path | None:
     user = os.getuid() if hasattr(os, "getuid") else None
     try:
         folder = Path(tempfile.gettempdir()) / ("dovetail" if user is None else f"dovetail-{user}")
-        if make:
-            with contextlib.suppress(FileExistsError):
-                folder.mkdir(mode=0o700)
-        status = folder.lstat()
+        status = _made(folder) if make else folder.lstat()
     except OSError:
         return None
     private = user is None or status.st_uid == user and not stat.S_IMODE(status.st_mode) & 0o077
     return folder if stat.S_ISDIR(status.st_mode) and private else None
+
+
+def _made(folder: Path) -> os.stat_result:
+    """Create a folder unless it exists, and return its status, while other processes remove it whenever it is empty."""
+    for _ in range(_ATTEMPTS):
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            return folder.lstat()
+    return folder.lstat()
 
 
 def remove_abandoned() -> None:

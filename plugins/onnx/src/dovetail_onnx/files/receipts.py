@@ -10,6 +10,8 @@ from pathlib import Path
 
 from dovetail.plugin import RECEIPTS, user_folder
 
+_ATTEMPTS = 100
+
 
 def receipts_folder(make: bool = False) -> Path | None:
     """Return the folder with the receipts of this user; None if there is none.
@@ -29,10 +31,15 @@ def receipts_folder(make: bool = False) -> Path | None:
 
 def leave_receipt(folder: Path) -> None:
     """Record that this process created `folder`. Without a receipt, no other process completes its content."""
-    receipts = receipts_folder(make=True)
-    if receipts is not None:
-        with contextlib.suppress(OSError):
-            (receipts / _name(folder)).symlink_to(folder.absolute(), target_is_directory=True)
+    for _ in range(_ATTEMPTS):  # whoever discards the last receipt removes their folder, too
+        if receipts := receipts_folder(make=True):
+            try:
+                (receipts / _name(folder)).symlink_to(folder.absolute(), target_is_directory=True)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                pass
+            return
 
 
 def has_receipt(folder: Path) -> bool:
