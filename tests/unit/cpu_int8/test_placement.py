@@ -125,6 +125,38 @@ def test_products_in_bodies_are_said_to_compute_in_floats():
     assert not any("at this opset" in why for why in said.values())
 
 
+BRANCHES = """<ir_version: 8, opset_import: ["": 17]> g (float[1,64] x, bool c) => (float[1,64] y) <int64 n = {3}> {
+  y = Loop (n, "", x) <body = step (int64 i, bool go, float[1,64] s) => (bool on, float[1,64] next) {
+    q = If (c) <then_branch = one () => (float[1,64] a) { a = MatMul (s, w) },
+                else_branch = two () => (float[1,64] b) { b = MatMul (s, w) }>
+    next = Tanh (q)  on = Identity (go) }> }"""
+
+
+def branches(place):
+    """The model above with its weight in the main graph, or one of the same name in each branch."""
+    proto, rng = onnx.parser.parse_model(BRANCHES), np.random.default_rng(0)
+    body = proto.graph.node[0].attribute[0].g
+    for graph in [proto.graph] if place == "outside" else [branch.g for branch in body.node[0].attribute]:
+        weight = onnx.numpy_helper.from_array(rng.normal(0, 0.1, (64, 64)).astype(np.float32), "w")
+        if place == "constants":
+            graph.node.insert(0, onnx.helper.make_node("Constant", [], ["w"], value=weight))
+        else:
+            graph.initializer.append(weight)
+    return proto
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("place", ["outside", "initializers", "constants"])
+def test_weights_alone_are_stored_in_few_bits_in_bodies_too(place, bits, tmp_path):
+    rng = np.random.default_rng(0)
+    data = [{"x": rng.standard_normal((1, 64)).astype(np.float32), "c": np.array(i % 2 == 0)} for i in range(4)]
+    result = dovetail.compile(branches(place), f"cpu-int8:weights=int{bits}", data=data)
+    assert result.verification.worst_snr_db > {8: 30, 4: 12}[bits]
+    result.save(tmp_path)
+    weights = 1 if place == "outside" else 2
+    assert (tmp_path / "model.onnx").stat().st_size < weights * 64 * 64 * bits / 8 + 5000
+
+
 SHARED = """<ir_version: 9, opset_import: ["": 17]> g (float[1,3,12,12] x) => (float[1,4,10,10] y, float[1,4,10,10] z) {
   a = Conv <pads = [1, 1, 1, 1]> (x, w)  r = Relu (a)  [large] b = Mul (r, k)
   [pool] p = MaxPool <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x)

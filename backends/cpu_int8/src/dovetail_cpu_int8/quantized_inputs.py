@@ -128,7 +128,7 @@ def _remark_products_in_bodies(view: View, nodes: Sequence[ir.Node]) -> None:
     if nodes:
         what = f"'{nodes[0].name}' ({nodes[0].op_type})" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
         why = f"{what}, in bodies of control flow, {'computes' if len(nodes) == 1 else 'compute'} in floats: {_IN_BODY}"
-        suggest = "export the model without the control flow, such as an LSTM for a loop over steps"
+        suggest = "cpu-int8:weights=int8 stores their weights in 8 bits; or export an LSTM for a loop over steps"
         view.remark("analysis", "", "bodies-in-floats", why, suggest=suggest)
 
 

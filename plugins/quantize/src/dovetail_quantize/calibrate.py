@@ -48,7 +48,8 @@ _ByUse = Mapping[tuple[int, str], QuantizedForm]
 
 def calibrate_forms(model: Model, forms: list[QuantizedForm], ctx: Context) -> None:
     """Fill `ctx.outcome.quantized_values`, or refuse nodes; the graph does not change."""
-    for node in dict.fromkeys(use.node for one in forms for use in one.uses):
+    computed = (use.node for one in forms if weight_of(one.value) is None for use in one.uses)
+    for node in dict.fromkeys(computed):
         if node.graph is not model.graph:
             why = "numbers in bodies of control flow are not calibrated"
             ctx.refuse(node, placement_of(node).backend, why, rule="calibration")

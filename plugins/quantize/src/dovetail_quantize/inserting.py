@@ -90,8 +90,8 @@ class Inserter:
             elif not _has_integers(dequantizing(value), one.format, quantized.parameters):
                 self._store(one, quantized, weight)
         producer = value.producer()
-        if not value.uses() and producer is not None:
-            self.model.graph.remove(producer, safe=True)
+        if not value.uses() and producer is not None and producer.graph is not None:
+            producer.graph.remove(producer, safe=True)
 
     def uses(self, value: ir.Value) -> list[Usage]:
         """Return the uses of a value in graph order, so that names do not depend on earlier passes."""
@@ -169,7 +169,7 @@ class Inserter:
                 made[backend], nodes = self.step(stored, step, name_of(value), backend, dtype_of(value), quantized)
                 graph.insert_before(graph[0], nodes)
             use.node.replace_input_with(use.index, made[backend])
-        self._drop(value)
+        _drop(value)
 
     def _store_blocks(self, form: QuantizedForm, weight: ir.TensorProtocol) -> None:
         """Store a weight with a scale per block, with one DequantizeLinear per backend that reads it."""
@@ -193,11 +193,13 @@ class Inserter:
                 graph.insert_before(graph[0], node)
                 made[backend] = result
             use.node.replace_input_with(use.index, made[backend])
-        self._drop(value)
+        _drop(value)
 
-    def _drop(self, value: ir.Value) -> None:
-        if value.is_initializer() and not value.uses() and not value.is_graph_output():
-            del self.model.graph.initializers[name_of(value)]
+
+def _drop(value: ir.Value) -> None:
+    """Remove a weight that nobody reads any more from its graph, which may be a body of control flow."""
+    if value.is_initializer() and not value.uses() and not value.is_graph_output() and value.graph is not None:
+        del value.graph.initializers[name_of(value)]
 
 
 class _Conversions:
