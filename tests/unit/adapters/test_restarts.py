@@ -155,13 +155,55 @@ def test_what_is_no_array_as_declared_goes_the_long_way(cache, tmp_path, fed):
     assert outcomes[0] == outcomes[1]
 
 
-def test_texts_are_left_to_the_result_as_a_whole(cache, loaded, tmp_path):
-    text = "g (float[2] x) => (string[2] y, float[2] z) { a = Cast<to = 8>(x)  y = Identity(a)  z = Relu(x) }"
-    onnx.save(onnx.parser.parse_model(f"{HEAD} {text}"), tmp_path / "net.onnx")
-    sessions = [dovetail.InferenceSession(tmp_path / "net.onnx", backend="cpu-bf16") for _ in range(2)]
-    assert len(loaded) == 2
-    answers = [session.run(None, {"x": np.array([1, -2], np.float32)}) for session in sessions]
-    assert answers[0][0].tolist() == answers[1][0].tolist()
+WORDS = "g (string[1, 3] x) => (float[1, 2] y, string[1, 3] z) { n = COUNTS (x)  y = MatMul (n, w)  z = Identity (x) }"
+WORD_FORMS = {
+    "objects": np.array([["one", "two", "two"]], object),
+    "NumPy's texts": np.array([["one", "two", "two"]]),
+    "bytes": np.array([[b"one", b"two", b"two"]]),
+    "objects that are bytes": np.array([[b"one", b"two", b"two"]], object),
+    "a list": [["one", "two", "two"]],
+}
+
+
+@pytest.fixture
+def words(tmp_path):
+    """The path of a net that counts three words, and multiplies."""
+    proto = onnx.parser.parse_model(f"{HEAD} {WORDS.replace('COUNTS', 'TfIdfVectorizer')}")
+    options = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 1, "max_skip_count": 0, "ngram_counts": [0]}
+    pool = {"ngram_indexes": [0, 1, 2], "pool_strings": ["one", "two", "three"]}
+    for name, value in {**options, **pool}.items():
+        proto.graph.node[0].attribute.append(onnx.helper.make_attribute(name, value))
+    weight = np.array([[1, 2], [10, 20], [100, 200]], np.float32)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    onnx.save(proto, tmp_path / "words.onnx")
+    return tmp_path / "words.onnx"
+
+
+@pytest.mark.parametrize("backend", ["host", "cpu-bf16"])
+def test_texts_are_read_alike_in_every_form(words, cache, loaded, backend):
+    """Of the result as it was loaded, as it is started again, and of `CompiledModel.run`."""
+    for _ in range(2):
+        session = dovetail.InferenceSession(words, backend=backend)
+        assert len(loaded) == 1
+        for form, given in WORD_FORMS.items():
+            if backend == "cpu-bf16" or form != "a list":  # ONNX Runtime alone reads no lists of lists
+                numbers, texts = session.run(None, {"x": given})
+                np.testing.assert_array_equal(numbers, [[21, 42]], err_msg=form)
+                assert texts.tolist() == [["one", "two", "two"]]
+    compiled = dovetail.compile(words, backend)
+    for form, given in WORD_FORMS.items():
+        np.testing.assert_array_equal(compiled.run({"x": given})["y"], [[21, 42]], err_msg=form)
+
+
+def test_data_of_bytes_calibrates_as_texts_do(words):
+    results = [dovetail.compile(words, "cpu-int8", data=[{"x": WORD_FORMS[form]}] * 4) for form in ("objects", "bytes")]
+    assert results[0].plan.values == results[1].plan.values != {}
+
+
+def test_bytes_that_are_no_texts_are_refused(words):
+    session = dovetail.InferenceSession(words, backend="host")
+    with pytest.raises(DovetailError, match="input 'x' is string, and bytes in it are not UTF-8"):
+        session.run(None, {"x": np.array([[b"one", b"two", b"\xff"]])})
 
 
 def record(cache):

@@ -6,14 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from dovetail_runtime.texts import as_texts
 
 
-def in_native_order(feed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert arrays of another byte order, which ONNX Runtime reads as if they were of this one."""
-    foreign = [name for name, value in feed.items() if isinstance(value, np.ndarray) and not value.dtype.isnative]
-    if not foreign:
-        return feed
-    return {**feed, **{name: feed[name].astype(feed[name].dtype.newbyteorder("=")) for name in foreign}}
+def as_read_natively(feed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Convert arrays that ONNX Runtime misreads: those of another byte order, and bytes for texts."""
+    misread = {
+        name: converted
+        for name, value in feed.items()
+        if isinstance(value, np.ndarray) and (converted := _converted(value, name)) is not value
+    }
+    return {**feed, **misread} if misread else feed
+
+
+def _converted(array: np.ndarray, name: str) -> np.ndarray:
+    if array.dtype.kind in "SO":
+        return as_texts(array, name)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def as_arrays(feed: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, EngineWarning
 from dovetail_onnx import onnx_runtime
 
-from dovetail_adapters.fed_values import as_arrays, in_native_order
+from dovetail_adapters.fed_values import as_arrays, as_read_natively
 from dovetail_adapters.io_binding import IOBinding
 from dovetail_adapters.model_facts import facts_of
 from dovetail_adapters.opening import Opening, joined, source_session
@@ -182,7 +182,7 @@ class InferenceSession:
         """
         native = self._native  # another one, once what is compiled in the background is there
         if native is not None:
-            input_feed = in_native_order(input_feed)
+            input_feed = as_read_natively(input_feed)
             if self._is_last:
                 return native.run(output_names, input_feed, run_options)
             try:
@@ -210,7 +210,7 @@ class InferenceSession:
         """
         native = self._native
         if native is not None and self._is_last:
-            native.run_async(output_names, in_native_order(input_feed), callback, user_data, run_options)
+            native.run_async(output_names, as_read_natively(input_feed), callback, user_data, run_options)
             return
 
         def work() -> None:

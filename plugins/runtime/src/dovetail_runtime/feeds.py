@@ -12,6 +12,7 @@ from dovetail_transforms.canonicalize.fix_inputs import without_fixed
 from dovetail_transforms.canonicalize.input_ranges import InputRange, declared_range
 
 from dovetail_runtime.serialize import has_type, value_type
+from dovetail_runtime.texts import as_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -191,7 +192,7 @@ def as_array(given: object, value: DeclaredValue) -> np.ndarray | None:
     try:
         array = np.asarray(given)
         if value.dtype is None:
-            return array.astype(object) if array.dtype.kind in "OUST" else None
+            return as_texts(array, value.name) if array.dtype.kind in "OUST" else None
         family = "float" if "float" in value.type else value.type.rstrip("0123456789")
         if array.size and array.dtype.kind not in _TAKEN.get(family, "fiub"):
             return None
@@ -224,6 +225,8 @@ def _fitting(value: DeclaredValue, given: object) -> np.ndarray:
         given_type = type(given).__name__
         raise DovetailError(f"input '{value.name}' is {value.type}; the {given_type} given holds something else")
     array = np.asarray(array)
+    if value.type == "string":
+        array = as_texts(array, value.name)
     if not value.has_type_of(array):
         raise DovetailError(f"input '{value.name}' is {value.type}, the value given is {array.dtype.name}")
     if not value.has_shape(array.shape):

@@ -34,7 +34,7 @@ def keep_sessions(compiled: CompiledModel, path: Path, folder: Path) -> dict[str
     """Write what a later program needs to run a result, and return the rest as plain data.
 
     None if an engine of it has no `SessionStart`, or cannot keep its session; if regions may run at the same time,
-    which only the executor does; and if inputs or outputs are no tensors of numbers, or outputs are constants. Engines
+    which only the executor does; and if inputs or outputs are no tensors, or outputs are constants. Engines
     load the result if they have not done so yet.
 
     Args:
@@ -76,7 +76,7 @@ def _is_simple(executor: RegionExecutor, graph: ir.Graph) -> bool:
     computed = {*map(name_of, fed), *(name for runner in executor.runners for name in runner.outputs)}
     return (
         (executor.is_sequence or executor.joint is not None)
-        and all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
+        and all(map(value_type, (*fed, *graph.outputs)))
         and all(name_of(value) in computed for value in graph.outputs)
     )
 

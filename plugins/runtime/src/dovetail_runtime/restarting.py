@@ -15,6 +15,7 @@ from dovetail.plugin.loading import derived, foreign_output, made
 
 from dovetail_runtime.session_start import KeptSession, SessionStart
 from dovetail_runtime.sessions import OnnxRuntimeBacked, SelfChecking, close_later
+from dovetail_runtime.texts import as_texts
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -122,7 +123,7 @@ class RestartedResult:
         if self._is_doubted or len(inputs) != len(self._inputs):
             return None
         try:
-            values = {value.name: _plain(inputs[value.name]) for value in self._inputs}
+            values = {value.name: _plain(inputs[value.name], value.name) for value in self._inputs}
             if not all(value.is_given(values[value.name]) for value in self._inputs):
                 return None
             if not all(_holds(values[name], *limits) for name, limits in self._ranges.items()):
@@ -159,9 +160,9 @@ def _run(step: _Step, values: dict[str, Any]) -> None:
         del values[name]
 
 
-def _plain(value: Any) -> Any:
-    """Return an array of a class derived from NumPy's, such as a memory map, as a plain one."""
-    return np.asarray(value) if isinstance(value, np.ndarray) else value
+def _plain(value: Any, name: str) -> Any:
+    """Return an array of a class derived from NumPy's, such as a memory map, as a plain one, and texts as Python's."""
+    return as_texts(np.asarray(value), name) if isinstance(value, np.ndarray) else value
 
 
 def _restarted(step: Mapping[str, Any], folder: Path, options: Mapping[str, object], registry: Registry) -> Session:
@@ -184,9 +185,9 @@ def _holds(array: np.ndarray, low: int, high: int) -> bool:
 
 
 def _dtype(name: str) -> np.dtype | None:
-    """Return the dtype of an element type by name; None for strings, which have several, and for other values."""
+    """Return the dtype of an element type by name; None for values that are no tensors."""
     if name in ("", "string"):
-        return None
+        return np.dtype(object) if name else None
     try:
         return np.dtype(name)
     except TypeError:

@@ -20,6 +20,7 @@ from dovetail_runtime.data.independent_rows import (
 from dovetail_runtime.data.sources import read_data
 from dovetail_runtime.feeds import as_array, declared, given_inputs, optional_inputs, required_inputs, without_defaults
 from dovetail_runtime.serialize import value_type
+from dovetail_runtime.texts import as_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -161,11 +162,12 @@ def _quoted(names: Collection[str]) -> str:
 
 
 def _made(given: object, value: ir.Value | None) -> np.ndarray:
-    """Return an array unchanged; convert a list or a number to the declared type of its input."""
+    """Return an array unchanged, but for texts; convert a list or a number to the declared type of its input."""
     import numpy as np
 
     if hasattr(given, "__array__"):
-        return np.asarray(given)
+        array = np.asarray(given)
+        return as_texts(array, name_of(value)) if value is not None and value_type(value) == "string" else array
     if value is not None and not value_type(value):
         return cast("np.ndarray", given)  # a sequence value
     array = as_array(given, declared(value)) if value is not None and value_type(value) else None
