@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from dovetail_runtime import KeptSession, SelfChecking, SessionStart
+from dovetail_runtime import DeployedSession, KeptSession, SelfChecking, SessionStart
+from dovetail_runtime.processor import BFLOAT16, DOT_PRODUCTS, has_bfloat16, saturates_dot_products
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,6 +91,25 @@ class OpenVinoStart(SessionStart):
         checks = ShapeChecks(lambda: ov.Core().read_model(path), True) if loses_errors(compiled) else None
         calls = Calls(compiled, inputs, outputs, dict(kept.data["passed"]))
         return _Restarted(calls, checks, kept.data["needs_keys"])
+
+    def deployed(self, kept: KeptSession) -> DeployedSession:
+        """Return the configuration, which the CPU decides with: bfloat16 and 8-bit sums need its instructions."""
+        data = kept.data
+        configuration = dict(data["configuration"])
+        settings = {
+            "device": "CPU",
+            "configuration": configuration,
+            "inputs": list(data["inputs"]),
+            "outputs": list(data["outputs"]),
+            "passed": [list(pair) for pair in data["passed"]],
+            "refuses_empty_inputs": bool(data["needs_keys"]),
+        }
+        needs = []
+        if has_bfloat16() and configuration.get("INFERENCE_PRECISION_HINT") == "bf16":
+            needs.append(tuple(sorted(BFLOAT16)))
+        if not saturates_dot_products() and configuration.get("LP_TRANSFORMS_MODE"):
+            needs.append(tuple(sorted(DOT_PRODUCTS)))
+        return DeployedSession("openvino", settings, tuple(needs))
 
 
 class _Restarted(SelfChecking):

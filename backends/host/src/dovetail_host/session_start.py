@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail_onnx import configure, new_session, quiet_settings
-from dovetail_runtime import KeptSession, OnnxRuntimeBacked, SessionStart
+from dovetail_runtime import DeployedSession, KeptSession, OnnxRuntimeBacked, SessionStart
 
 from dovetail_host.calls import Calls, ForeignType
 
@@ -78,6 +78,16 @@ class OnnxRuntimeStart(SessionStart):
         if missing := set(providers) - set(session.get_providers()):
             raise RuntimeError(f"ONNX Runtime could not start {', '.join(sorted(missing))}")
         return _Restarted(session, {name: ForeignType(*found) for name, found in kept.data["foreign"].items()})
+
+    def deployed(self, kept: KeptSession) -> DeployedSession:
+        """Return the settings."""
+        data = kept.data
+        settings = {
+            "config_entries": dict(data["entries"]),
+            "providers": list(data["providers"]),
+            "disabled_optimizers": list(data["without"]),
+        }
+        return DeployedSession("onnxruntime", settings)
 
 
 class _Restarted(OnnxRuntimeBacked):

@@ -35,7 +35,11 @@ from dovetail_runtime.serialize import (
     type_name as type_name,
     value_type as value_type,
 )
-from dovetail_runtime.session_start import KeptSession as KeptSession, SessionStart as SessionStart
+from dovetail_runtime.session_start import (
+    DeployedSession as DeployedSession,
+    KeptSession as KeptSession,
+    SessionStart as SessionStart,
+)
 
 dovetail_api: int
 

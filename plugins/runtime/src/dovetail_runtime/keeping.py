@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.ir import name_of
 from dovetail.planning import HOST
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import onnx_ir as ir
+    from dovetail.ir import Model
     from dovetail.plugin import CompiledModel, Registry
 
+    from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.guarded_session import GuardedSession
 
 
@@ -50,19 +52,17 @@ def keep_sessions(compiled: CompiledModel, path: Path, folder: Path) -> dict[str
     if not isinstance(executor, RegionExecutor) or compiled.registry is None or not _is_simple(executor, graph):
         return None
     steps = []
-    for number, (session, region, border) in enumerate(_parts(executor, graph)):
-        if region.model is compiled.model:
-            region = replace(region, path=path)
+    for number, part in enumerate(parts_of(executor, compiled.model, path)):
         (files := folder / str(number)).mkdir()
-        step = _kept(session, region, compiled.registry, files)
+        step = _kept(part, compiled.registry, files)
         if step is None:
             return None
-        steps.append({**step, "files": [_place(file, folder) for file in step["files"]], **border})
+        steps.append({**step, "files": [_place(file, folder) for file in step["files"]], **part.border()})
     fed = required_inputs(graph)
     whole = whole_session(compiled)
     return {
         "steps": steps,
-        "inputs": _declarations(fed),
+        "inputs": declarations(fed),
         "ranges": {name_of(value): found for value in fed if (found := declared_range(value)) is not None},
         "outputs": list(map(name_of, graph.outputs)),
         "is_native": whole is not None,
@@ -81,37 +81,66 @@ def _is_simple(executor: RegionExecutor, graph: ir.Graph) -> bool:
     )
 
 
-def _parts(executor: RegionExecutor, graph: ir.Graph) -> Iterator[tuple[GuardedSession, RegionModel, dict[str, Any]]]:
-    """Yield each session that runs, with the region that it was loaded from, and the values that it reads and gives."""
+class SessionPart(NamedTuple):
+    """A session that runs a part of a result.
+
+    Attributes:
+        session: The session.
+        region: What it was loaded from.
+        backends: The backends of its nodes.
+        inputs: The names of the values that it reads.
+        outputs: The values that it gives.
+        is_judge: Whether the shapes that it computes are right by definition.
+    """
+
+    session: GuardedSession
+    region: RegionModel
+    backends: tuple[str, ...]
+    inputs: list[str]
+    outputs: Sequence[ir.Value]
+    is_judge: bool
+
+    def border(self) -> dict[str, Any]:
+        """Return what it reads and gives as plain data."""
+        return {"inputs": self.inputs, "outputs": declarations(self.outputs), "is_judge": self.is_judge}
+
+
+def parts_of(executor: RegionExecutor, model: Model, path: Path) -> Iterator[SessionPart]:
+    """Yield each session that runs, in an order in which every one finds what it reads.
+
+    Args:
+        executor: What runs the result.
+        model: The model of the result.
+        path: Its file.
+    """
+    fed = list(map(name_of, required_inputs(model.graph)))
     if executor.joint is not None:
-        inputs = list(map(name_of, required_inputs(graph)))
-        yield (
-            executor.joint,
-            RegionModel(executor.model),
-            {"inputs": inputs, "outputs": _declarations(graph.outputs), "is_judge": False},
-        )
+        backends = tuple(dict.fromkeys(runner.backend for runner in executor.runners))
+        yield SessionPart(executor.joint, RegionModel(executor.model), backends, fed, model.graph.outputs, False)
         return
     for runner in executor.runners:
         session, region = runner.loaded
+        if region.model is model:
+            region = replace(region, path=path)
         # A model that is a single region is passed on unchanged, with its unused inputs.
-        whole = len(executor.regions) == 1
-        yield (
-            session,
-            region,
-            {
-                "inputs": list(map(name_of, required_inputs(graph))) if whole else runner.inputs,
-                "outputs": _declarations(runner.region.outputs),
-                "is_judge": runner.backend == HOST,
-            },
-        )
+        inputs = fed if len(executor.regions) == 1 else runner.inputs
+        is_host = runner.backend == HOST
+        yield SessionPart(session, region, (runner.backend,), inputs, runner.region.outputs, is_host)
 
 
-def _kept(session: GuardedSession, region: RegionModel, registry: Registry, files: Path) -> dict[str, Any] | None:
-    engine = session.engine
-    if engine.name not in registry.session_start or region.artifact is not None:
+def start_of(engine: GuardedEngine, registry: Registry) -> SessionStart | None:
+    """Return how sessions of an engine start again; None if they do not."""
+    if engine.name not in registry.session_start:
         return None
-    start = made(registry.session_start[engine.name], registry.session_start.title(engine.name), SessionStart)
-    kept = session.keep(start, region, files)
+    return made(registry.session_start[engine.name], registry.session_start.title(engine.name), SessionStart)
+
+
+def _kept(part: SessionPart, registry: Registry, files: Path) -> dict[str, Any] | None:
+    engine = part.session.engine
+    start = start_of(engine, registry)
+    if start is None or part.region.artifact is not None:
+        return None
+    kept = part.session.keep(start, part.region, files)
     if kept is None:
         return None
     return {
@@ -128,6 +157,7 @@ def _place(file: Path, folder: Path) -> str:
     return file.relative_to(folder).as_posix() if file.is_relative_to(folder) else str(file.absolute())
 
 
-def _declarations(values: Sequence[ir.Value]) -> list[dict[str, Any]]:
+def declarations(values: Sequence[ir.Value]) -> list[dict[str, Any]]:
+    """Return name, type and extents of values as plain data."""
     found = map(declared, values)
     return [{"name": one.name, "type": one.type, "extents": one.extents} for one in found]

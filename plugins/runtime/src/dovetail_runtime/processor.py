@@ -6,8 +6,10 @@ import functools
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
-_BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
-_DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16"})
+"""Flags of CPUs that compute products of bfloat16, as Linux names them."""
+DOT_PRODUCTS = frozenset({"avx512_vnni", "avx_vnni", "amx_int8"})
+"""Flags of CPUs whose sums of products of 8-bit integers do not saturate, as Linux names them."""
 
 
 @functools.cache
@@ -29,7 +31,7 @@ def cpu_flags() -> frozenset[str] | None:
 def has_bfloat16() -> bool | None:
     """Check whether the CPU has AVX512-BF16 or AMX-BF16; None if the system does not report it."""
     flags = cpu_flags()
-    return None if flags is None else bool(flags & _BFLOAT16)
+    return None if flags is None else bool(flags & BFLOAT16)
 
 
 def saturates_dot_products() -> bool:
@@ -41,4 +43,4 @@ def saturates_dot_products() -> bool:
     Source: Intel, "oneDNN developer guide", section "Nuances of int8 computations".
     """
     flags = cpu_flags()
-    return flags is not None and not flags & _DOT_PRODUCTS
+    return flags is not None and not flags & DOT_PRODUCTS

@@ -24,6 +24,20 @@ class KeptSession(NamedTuple):
     files: tuple[Path, ...] = ()
 
 
+class DeployedSession(NamedTuple):
+    """How a session is made without Dovetail, by whoever reads the description of an exported result.
+
+    Attributes:
+        engine: What runs its files: `onnxruntime`, `openvino`, or a name that the engine's vendor documents.
+        settings: Plain data; `docs/reference/exported.md` says what those of the first two mean.
+        needs: Instructions of the CPU that its files were made for, as Linux names them: one of each group.
+    """
+
+    engine: str
+    settings: Mapping[str, Any]
+    needs: tuple[tuple[str, ...], ...] = ()
+
+
 class SessionStart(ABC):
     """How sessions of an engine start without the region that they were loaded from.
 
@@ -55,3 +69,11 @@ class SessionStart(ABC):
         Raises:
             Exception: Any; the result is loaded as a whole then. So it is for inputs on which `run` raises.
         """
+
+    def deployed(self, kept: KeptSession) -> DeployedSession | None:
+        """Return how a program without Dovetail makes a session; None, by default, if it cannot.
+
+        Args:
+            kept: What `keep` returned.
+        """
+        return None

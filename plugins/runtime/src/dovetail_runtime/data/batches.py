@@ -166,8 +166,8 @@ def _made(given: object, value: ir.Value | None) -> np.ndarray:
     import numpy as np
 
     if hasattr(given, "__array__"):
-        array = np.asarray(given)
-        return as_texts(array, name_of(value)) if value is not None and value_type(value) == "string" else array
+        read = np.asarray(given)
+        return as_texts(read, name_of(value)) if value is not None and value_type(value) == "string" else read
     if value is not None and not value_type(value):
         return cast("np.ndarray", given)  # a sequence value
     array = as_array(given, declared(value)) if value is not None and value_type(value) else None

@@ -1,0 +1,41 @@
+"""The command `dovetail export`: write what a product ships."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    from dovetail_export.exporting import RUNNERS
+
+    parser.add_argument("result", type=Path, metavar="DIR", help="folder that compile wrote")
+    parser.add_argument(
+        "--to", type=output, required=True, metavar="FOLDER", help="folder to write; an export is replaced"
+    )
+    parser.add_argument("--runner", choices=RUNNERS, help="add a program that runs it with the engines' packages alone")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command."""
+    from dovetail_export.exporting import export
+
+    existing(args.result)
+    description = export(args.result, args.to, args.runner, plugins_of(args))
+    if args.json:
+        print_json(description)
+        return 0
+    for number, step in enumerate(description["steps"]):
+        size = sum(file["bytes"] for file in step["files"])
+        files = ", ".join(file["path"] for file in step["files"])
+        say(f"{number}  {', '.join(step['backends'])} on {step['engine']}  {files}  {size} bytes")
+        if step["needs"]:
+            say(f"   for CPUs with {' and '.join(' or '.join(group) for group in step['needs'])}")
+    say(f"{args.to}: {len(description['steps'])} steps, described in {args.to / 'deploy.json'}")
+    return 0
+
+
+EXPORT = PlainCommand("export", "Write a result as files that run without Dovetail.", add_arguments, run)

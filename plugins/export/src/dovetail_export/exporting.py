@@ -1,0 +1,161 @@
+"""Export: the sessions of a result as files, their description, and a program that runs them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail import __version__, api
+from dovetail.errors import DovetailError
+from dovetail.plugin import TemporaryFolder
+from dovetail_onnx.files.parsing import parse_json
+from dovetail_onnx.files.writing import created_folders, named, write_text
+from dovetail_onnx.skeleton import data_files
+from dovetail_runtime import DeployedSession, KeptSession
+from dovetail_runtime.executor import RegionExecutor
+from dovetail_runtime.feeds import required_inputs
+from dovetail_runtime.keeping import SessionPart, parts_of, start_of
+from dovetail_runtime.serialize import value_type
+
+from dovetail_export.description import FILE, FORMAT, constant_of, description_of, step_of
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+    from dovetail.plugin import CompiledModel
+    from dovetail.plugin.loading.loader import PluginSet
+
+RUNNERS = {"python": ("run.py",)}
+"""The files of each runner."""
+
+
+def export(
+    result: str | Path, folder: str | Path, runner: str | None = None, plugins: PluginSet | None = None
+) -> dict[str, Any]:
+    """Write a result as files that run without Dovetail.
+
+    The folder holds `deploy.json`, whose fields `docs/reference/exported.md` lists, a folder of files for each step,
+    and on request a program that runs them. What the steps compute is what `dovetail.load(result).run` computes here.
+
+    Args:
+        result: The folder that `compile` wrote.
+        folder: The folder to write. It must not exist, or be empty or an earlier export, which is replaced as a whole.
+        runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; None for no program.
+        plugins: Installed plugins; by default all.
+
+    Returns:
+        The description that `deploy.json` holds.
+
+    Raises:
+        DovetailError: The result cannot be loaded, an engine's sessions cannot be made without Dovetail, or the folder
+            cannot be written to.
+    """
+    folder = Path(folder)
+    if runner is not None and runner not in RUNNERS:
+        raise DovetailError(f"there is no runner '{runner}'", f"runners: {', '.join(RUNNERS)}")
+    _check(folder)
+    compiled = api.load(result, plugins)
+    parent = folder.absolute().parent
+    with named(folder), created_folders(parent), TemporaryFolder("export", within=parent) as staging:
+        (new := staging / "new").mkdir()
+        description = _written(compiled, Path(result), new)
+        write_text(new / FILE, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+        for name in RUNNERS.get(runner or "", ()):
+            source = resources.files("dovetail_export") / "runners" / name
+            write_text(new / name, source.read_text(encoding="utf-8"))
+        _replace(folder, new, staging / "old")
+    return description
+
+
+def _check(folder: Path) -> None:
+    """Refuse a folder with anything but an export in it.
+
+    Raises:
+        DovetailError: It is a file, or holds something else.
+    """
+    if not folder.exists() or folder.is_dir() and not any(folder.iterdir()):
+        return
+    try:
+        is_export = parse_json((folder / FILE).read_bytes()).get("format") == FORMAT
+    except (OSError, ValueError, AttributeError):
+        is_export = False
+    if not is_export:
+        raise DovetailError(f"{folder} exists, and is no export", "name another folder to write to, or remove it")
+
+
+def _replace(folder: Path, new: Path, aside: Path) -> None:
+    """Move a new export to its place, and an old one aside."""
+    if folder.exists():
+        folder.rename(aside)
+    try:
+        new.rename(folder)
+    except OSError:
+        if aside.exists():
+            aside.rename(folder)
+        raise
+
+
+def _written(compiled: CompiledModel, result: Path, root: Path) -> dict[str, Any]:
+    """Write the files of all steps below `root`, and describe them."""
+    executor, graph = compiled.executor(), compiled.model.graph
+    if not isinstance(executor, RegionExecutor):
+        raise DovetailError(
+            f"{result} is run by an executor of a plugin, not region by region", "load it with Dovetail"
+        )
+    for value in (*required_inputs(graph), *graph.outputs):
+        if not value_type(value):
+            problem = f"'{value.name}' is no tensor, and other values cannot be exported"
+            raise DovetailError(problem, "compile the part of the model that computes tensors")
+    steps = []
+    for number, part in enumerate(parts_of(executor, compiled.model, result / "model.onnx")):
+        (files := root / str(number)).mkdir()
+        deployed, kept = _deployed(compiled, part, files)
+        first = [_inside(file, files, compiled) for file in kept.files]
+        others = sorted(file for file in files.rglob("*") if file.is_file() and file not in first)
+        steps.append(step_of(part, deployed, [*first, *others], root))
+    constants = [_constant(value, root) for value in dict.fromkeys(graph.outputs) if value.is_initializer()]
+    return description_of(graph, steps, constants, f"dovetail {__version__}")
+
+
+def _constant(value: ir.Value, root: Path) -> dict[str, Any]:
+    """Write an output that nothing computes, little-endian."""
+    assert value.const_value is not None
+    path = root / "constants" / f"{len(list(root.glob('constants/*')))}.bin"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(value.const_value.tobytes())
+    return constant_of(value, path, root)
+
+
+def _deployed(compiled: CompiledModel, part: SessionPart, files: Path) -> tuple[DeployedSession, KeptSession]:
+    """Write what a session is made from, and return how.
+
+    Raises:
+        DovetailError: Its engine has no way to make it without Dovetail.
+    """
+    engine = part.session.engine
+    if part.region.artifact is not None:
+        programs = sorted(file for file in part.region.artifact.rglob("*") if file.is_file())
+        targets = [files / file.relative_to(part.region.artifact) for file in programs]
+        for source, target in zip(programs, targets):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+        return DeployedSession(engine.name, {}), KeptSession({}, tuple(targets))
+    assert compiled.registry is not None
+    start = start_of(engine, compiled.registry)
+    kept = part.session.keep(start, part.region, files) if start is not None else None
+    deployed = start.deployed(kept) if start is not None and kept is not None else None
+    if kept is None or deployed is None:
+        what = f"{' and '.join(part.backends)} on {engine.name} cannot be exported: Dovetail alone makes its sessions"
+        raise DovetailError(what, "name another engine or backend, or run the result with dovetail-runtime")
+    return deployed, kept
+
+
+def _inside(file: Path, files: Path, compiled: CompiledModel) -> Path:
+    """Return the place of a file in the export; one of the result itself is copied, with its weights."""
+    if file.is_relative_to(files):
+        return file
+    for source in (file, *data_files(compiled.model)):
+        shutil.copyfile(source, files / source.name)
+    return files / file.name
