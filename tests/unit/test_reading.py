@@ -35,6 +35,7 @@ EXCEPTIONS = {
     "dovetail_commands.": COMMANDS,
     "dovetail_cpu_bf16.float32_marks": OWN,
     "dovetail_decoder.": COMMANDS,
+    "dovetail_export.": COMMANDS,
     "dovetail_gpu_fp16.engine": "drivers, which the fingerprint of the machine counts",
     "dovetail_host.onnxruntime_cpu": OWN,
     "dovetail_host.reference": "a region, whose files were seen or written by this program",

@@ -6,8 +6,16 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
-from dovetail_runtime import DeployedSession, KeptSession, SelfChecking, SessionStart
-from dovetail_runtime.processor import BFLOAT16, DOT_PRODUCTS, has_bfloat16, saturates_dot_products
+from dovetail_runtime import (
+    BFLOAT16,
+    DOT_PRODUCTS,
+    DeployedSession,
+    KeptSession,
+    SelfChecking,
+    SessionStart,
+    has_bfloat16,
+    saturates_dot_products,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,12 @@ from dovetail_runtime.nested_graphs import (
     inline_regions as inline_regions,
     with_nodes as with_nodes,
 )
-from dovetail_runtime.processor import has_bfloat16 as has_bfloat16, saturates_dot_products as saturates_dot_products
+from dovetail_runtime.processor import (
+    BFLOAT16 as BFLOAT16,
+    DOT_PRODUCTS as DOT_PRODUCTS,
+    has_bfloat16 as has_bfloat16,
+    saturates_dot_products as saturates_dot_products,
+)
 from dovetail_runtime.region_runner import (
     NOT_REPORTED as NOT_REPORTED,
     follow_fusions as follow_fusions,
