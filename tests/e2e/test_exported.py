@@ -215,6 +215,8 @@ def test_an_export_replaces_an_export_and_nothing_else(shipped, tmp_path):
     assert [entry.name for entry in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
     with pytest.raises(DovetailError, match="there is no runner 'fortran'"):
         dovetail.export(out, tmp_path / "other", "fortran")
+    with pytest.raises(DovetailError, match="has to be saved first"):
+        dovetail.export(dovetail.compile(digits()[0], "cpu-bf16"), tmp_path / "other")
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["again", "mine"]
 
 

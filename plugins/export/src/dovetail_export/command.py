@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dovetail.cli import PlainCommand, existing, output, plugins_of, print_json, say
+from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from dovetail import api
+
     from dovetail_export.exporting import export
 
     existing(args.result)
-    description = export(args.result, args.to, args.runner, plugins_of(args))
+    result = api.load(args.result, plugins_of(args))
+    description = export(result, args.to, args.runner)
+    note(*(f"warning: {text}" for text in result.warnings()))
     if args.json:
         print_json(description)
         return 0

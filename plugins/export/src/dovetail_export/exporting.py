@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__, api
 from dovetail.errors import DovetailError
-from dovetail.plugin import TemporaryFolder
+from dovetail.plugin import CompiledModel, TemporaryFolder
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.writing import created_folders, named, write_text
 from dovetail_onnx.skeleton import data_files
@@ -24,7 +24,6 @@ from dovetail_export.description import FILE, FORMAT, constant_of, description_o
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin import CompiledModel
     from dovetail.plugin.loading.loader import PluginSet
 
 RUNNERS = {"python": ("run.py",)}
@@ -32,7 +31,7 @@ RUNNERS = {"python": ("run.py",)}
 
 
 def export(
-    result: str | Path, folder: str | Path, runner: str | None = None, plugins: PluginSet | None = None
+    result: str | Path | CompiledModel, folder: str | Path, runner: str | None = None, plugins: PluginSet | None = None
 ) -> dict[str, Any]:
     """Write a result as files that run without Dovetail.
 
@@ -40,7 +39,7 @@ def export(
     and on request a program that runs them. What the steps compute is what `dovetail.load(result).run` computes here.
 
     Args:
-        result: The folder that `compile` wrote.
+        result: The folder that `compile` wrote, or what was compiled, once it is saved as it is.
         folder: The folder to write. It must not exist, or be empty or an earlier export, which is replaced as a whole.
         runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; None for no program.
         plugins: Installed plugins; by default all.
@@ -49,18 +48,20 @@ def export(
         The description that `deploy.json` holds.
 
     Raises:
-        DovetailError: The result cannot be loaded, an engine's sessions cannot be made without Dovetail, or the folder
-            cannot be written to.
+        DovetailError: The result cannot be loaded, or is not saved; an engine's sessions cannot be made without
+            Dovetail, or the folder cannot be written to.
     """
     folder = Path(folder)
     if runner is not None and runner not in RUNNERS:
         raise DovetailError(f"there is no runner '{runner}'", f"runners: {', '.join(RUNNERS)}")
     _check(folder)
-    compiled = api.load(result, plugins)
+    compiled = api.load(result, plugins) if isinstance(result, (str, Path)) else result
+    if compiled.saved_to is None or not compiled.is_saved:
+        raise DovetailError("what is exported has to be saved first", "result.save(FOLDER), then export it")
     parent = folder.absolute().parent
     with named(folder), created_folders(parent), TemporaryFolder("export", within=parent) as staging:
         (new := staging / "new").mkdir()
-        description = _written(compiled, Path(result), new)
+        description = _written(compiled, compiled.saved_to, new)
         write_text(new / FILE, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
         for name in RUNNERS.get(runner or "", ()):
             source = resources.files("dovetail_export") / "runners" / name
@@ -109,7 +110,8 @@ def _written(compiled: CompiledModel, result: Path, root: Path) -> dict[str, Any
             problem = f"'{value.name}' is no tensor, and other values cannot be exported"
             raise DovetailError(problem, "compile the part of the model that computes tensors")
     steps = []
-    for number, part in enumerate(parts_of(executor, compiled.model, result / "model.onnx")):
+    path = result / "model.onnx"
+    for number, part in enumerate(parts_of(executor, compiled.model, path if path.is_file() else None)):
         (files := root / str(number)).mkdir()
         deployed, kept = _deployed(compiled, part, files)
         first = [_inside(file, files, compiled) for file in kept.files]

@@ -105,13 +105,13 @@ class SessionPart(NamedTuple):
         return {"inputs": self.inputs, "outputs": declarations(self.outputs), "is_judge": self.is_judge}
 
 
-def parts_of(executor: RegionExecutor, model: Model, path: Path) -> Iterator[SessionPart]:
+def parts_of(executor: RegionExecutor, model: Model, path: Path | None) -> Iterator[SessionPart]:
     """Yield each session that runs, in an order in which every one finds what it reads.
 
     Args:
         executor: What runs the result.
         model: The model of the result.
-        path: Its file.
+        path: Its file, if it has one.
     """
     fed = list(map(name_of, required_inputs(model.graph)))
     if executor.joint is not None:
