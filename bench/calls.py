@@ -2,11 +2,10 @@
 
     python bench/calls.py MODEL... [--backend REQUEST ...] [--calls 2000]
 
-Each result is compiled, saved, and exported; `ours` is `dovetail.InferenceSession` on its folder, `by hand` the
-sessions
-of the export called one after the other by the few lines below, with one thread each, and `file` ONNX Runtime on
-`model.onnx` as it is, where one engine runs the whole of it. Calls take turns; the fifth of all that is fastest counts,
-since other work on the machine makes calls longer and never shorter. Inputs are drawn at random.
+Each result is compiled, saved, and exported. `ours` is `dovetail.InferenceSession` on its folder, `by hand` the sessions
+of the export, called one after the other by the few lines below, and `file` ONNX Runtime on `model.onnx` as it is, where
+one engine runs the whole of it; each has one thread. Calls take turns, and the fastest fifth of all counts, since other
+work on the machine makes calls longer and never shorter. Inputs are drawn at random.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def by_hand(folder: Path, description: dict) -> Callable[[Feeds], object]:
         else:
             import openvino as ov
 
-    XX
+            configuration = {**settings["configuration"], "INFERENCE_NUM_THREADS": 1}
             request = ov.Core().compile_model(path, settings["device"], configuration).create_infer_request()
 
             def run(values: Feeds, request: object = request, settings: dict = settings) -> Feeds:
