@@ -2,10 +2,10 @@
 
     python bench/calls.py MODEL... [--backend REQUEST ...] [--calls 2000]
 
-Each result is compiled, saved, and exported. `ours` is `dovetail.InferenceSession` on its folder, `by hand` the sessions
-of the export, called one after the other by the few lines below, and `file` ONNX Runtime on `model.onnx` as it is, where
-one engine runs the whole of it; each has one thread. Calls take turns, and the fastest fifth of all counts, since other
-work on the machine makes calls longer and never shorter. Inputs are drawn at random.
+Each result is compiled, saved, and exported. `ours` is `dovetail.InferenceSession` on its folder, `by hand` the
+sessions of the export, called one after the other by the few lines below, and `file` ONNX Runtime on `model.onnx` as it
+is, where one engine runs the whole of it; each has one thread. Calls take turns, and the fastest fifth of all counts,
+since other work on the machine makes calls longer and never shorter. Inputs are drawn at random.
 """
 
 from __future__ import annotations
