@@ -1,6 +1,6 @@
-"""ResNet-50 and BERT-base with random weights, for benchmarks where nothing may be downloaded.
+"""ResNet-50, BERT-base and MiniLM with random weights, for benchmarks where nothing may be downloaded.
 
-    python bench/int8_nets.py FOLDER [resnet50 bert_base]
+    python bench/int8_nets.py FOLDER [resnet50 bert_base minilm]
 
 Writes NAME.onnx and NAME.npz (one set of inputs). Weights are drawn with the deviations that training starts from; the
 batch normalizations of ResNet-50 have the statistics of a few random images and are folded into its convolutions, so
@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 OPSET = 20  # Gelu
 STAGES = ((3, 64), (4, 128), (6, 256), (3, 512))  # blocks and width of each stage of ResNet-50
-LAYERS, HIDDEN, INTERMEDIATE, HEADS, VOCABULARY, LENGTH = 12, 768, 3072, 12, 30522, 128
+HEADS, VOCABULARY, LENGTH = 12, 30522, 128
 
 
 class Graph:
@@ -60,7 +60,7 @@ def images(count: int, seed: int) -> list[dict[str, np.ndarray]]:
 
 
 def sentences(count: int, seed: int) -> list[dict[str, np.ndarray]]:
-    """Return `count` random token sequences for BERT-base, int64 [1, 128], padded behind 64 to 128 tokens."""
+    """Return `count` random token sequences, int64 [1, 128], padded behind 64 to 128 tokens."""
     rng = np.random.default_rng(seed)
     made = []
     for _ in range(count):
@@ -111,8 +111,13 @@ def resnet50() -> onnx.ModelProto:
     return graph.model({"x": (TensorProto.FLOAT, [1, 3, 224, 224])}, {logits: [1, 1000]})
 
 
-def bert_base() -> onnx.ModelProto:
-    """Return BERT-base as PyTorch's exporter writes it: MatMul and Add, attention spelled out, Gelu."""
+def encoder(layers: int, hidden: int) -> onnx.ModelProto:
+    """Return an encoder of texts as PyTorch's exporter writes it: MatMul and Add, attention spelled out, Gelu.
+
+    Args:
+        layers: The number of its layers: 12 for BERT-base, 6 for MiniLM.
+        hidden: The numbers of a token between layers: 768, and 384.
+    """
     graph = Graph(2)
 
     def linear(name: str, value: str, rows: int, columns: int) -> str:
@@ -121,44 +126,54 @@ def bert_base() -> onnx.ModelProto:
         return graph.add("Add", [graph.add("MatMul", [value, weight], name), bias], f"{name}.add")
 
     def normalized(name: str, value: str) -> str:
-        scale = graph.constant(graph.rng.uniform(0.5, 1.5, HIDDEN).astype(np.float32), f"{name}.scale")
-        bias = graph.constant(graph.rng.normal(0, 0.1, HIDDEN).astype(np.float32), f"{name}.bias")
+        scale = graph.constant(graph.rng.uniform(0.5, 1.5, hidden).astype(np.float32), f"{name}.scale")
+        bias = graph.constant(graph.rng.normal(0, 0.1, hidden).astype(np.float32), f"{name}.bias")
         return graph.add("LayerNormalization", [value, scale, bias], name, axis=-1, epsilon=1e-12)
 
     def split(name: str, value: str, order: list[int]) -> str:
         parts = graph.add("Reshape", [value, heads], f"{name}.split")
         return graph.add("Transpose", [parts], f"{name}.transpose", perm=order)
 
-    words = graph.constant(graph.rng.normal(0, 0.02, (VOCABULARY, HIDDEN)).astype(np.float32), "words")
-    places = graph.constant(graph.rng.normal(0, 0.02, (1, LENGTH, HIDDEN)).astype(np.float32), "places")
-    heads = graph.constant(np.array([1, LENGTH, HEADS, HIDDEN // HEADS], np.int64), "heads")
-    whole = graph.constant(np.array([1, LENGTH, HIDDEN], np.int64), "whole")
-    root = graph.constant(np.array(np.sqrt(HIDDEN // HEADS), np.float32), "root")
+    words = graph.constant(graph.rng.normal(0, 0.02, (VOCABULARY, hidden)).astype(np.float32), "words")
+    places = graph.constant(graph.rng.normal(0, 0.02, (1, LENGTH, hidden)).astype(np.float32), "places")
+    heads = graph.constant(np.array([1, LENGTH, HEADS, hidden // HEADS], np.int64), "heads")
+    whole = graph.constant(np.array([1, LENGTH, hidden], np.int64), "whole")
+    root = graph.constant(np.array(np.sqrt(hidden // HEADS), np.float32), "root")
     axes, one = graph.constant(np.array([1, 2], np.int64), "axes"), graph.constant(np.array(1, np.float32), "one")
     lowest = graph.constant(np.array(-10000, np.float32), "lowest")
     visible = graph.add("Cast", [graph.add("Unsqueeze", ["attention_mask", axes], "mask")], "visible", to=1)
     bias = graph.add("Mul", [graph.add("Sub", [one, visible], "hidden_ones"), lowest], "mask_bias")
     value = graph.add("Add", [graph.add("Gather", [words, "input_ids"], "embedding"), places], "embedded")
     value = normalized("norm", value)
-    for layer in range(LAYERS):
+    for layer in range(layers):
         at = f"l{layer}"
-        query, key, rows = (linear(f"{at}.{part}", value, HIDDEN, HIDDEN) for part in ("query", "key", "value"))
+        query, key, rows = (linear(f"{at}.{part}", value, hidden, hidden) for part in ("query", "key", "value"))
         query, rows = (split(f"{at}.{part}", each, [0, 2, 1, 3]) for part, each in (("query", query), ("value", rows)))
         scores = graph.add("MatMul", [query, split(f"{at}.key", key, [0, 2, 3, 1])], f"{at}.scores")
         scores = graph.add("Add", [graph.add("Div", [scores, root], f"{at}.scaled"), bias], f"{at}.masked")
         shares = graph.add("Softmax", [scores], f"{at}.shares", axis=-1)
         mixed = graph.add("MatMul", [shares, rows], f"{at}.mixed")
         mixed = graph.add("Reshape", [graph.add("Transpose", [mixed], f"{at}.join", perm=[0, 2, 1, 3]), whole], at)
-        attended = graph.add("Add", [linear(f"{at}.output", mixed, HIDDEN, HIDDEN), value], f"{at}.residual1")
+        attended = graph.add("Add", [linear(f"{at}.output", mixed, hidden, hidden), value], f"{at}.residual1")
         value = normalized(f"{at}.norm1", attended)
-        inner = graph.add("Gelu", [linear(f"{at}.up", value, HIDDEN, INTERMEDIATE)], f"{at}.gelu")
-        inner = linear(f"{at}.down", inner, INTERMEDIATE, HIDDEN)
+        inner = graph.add("Gelu", [linear(f"{at}.up", value, hidden, 4 * hidden)], f"{at}.gelu")
+        inner = linear(f"{at}.down", inner, 4 * hidden, hidden)
         value = normalized(f"{at}.norm2", graph.add("Add", [inner, value], f"{at}.residual2"))
     tokens = (TensorProto.INT64, [1, LENGTH])
-    return graph.model({"input_ids": tokens, "attention_mask": tokens}, {value: [1, LENGTH, HIDDEN]})
+    return graph.model({"input_ids": tokens, "attention_mask": tokens}, {value: [1, LENGTH, hidden]})
 
 
-NETS = {"resnet50": (resnet50, images), "bert_base": (bert_base, sentences)}
+def bert_base() -> onnx.ModelProto:
+    """Return BERT-base."""
+    return encoder(12, 768)
+
+
+def minilm() -> onnx.ModelProto:
+    """Return MiniLM with six layers."""
+    return encoder(6, 384)
+
+
+NETS = {"resnet50": (resnet50, images), "bert_base": (bert_base, sentences), "minilm": (minilm, sentences)}
 
 
 def _run(operator: str, arrays: list[np.ndarray], attributes: dict) -> np.ndarray:

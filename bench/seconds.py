@@ -3,9 +3,9 @@
     python bench/seconds.py FOLDER [--only float16 cpu-int8 ...] [--repeat 3] [--before PYTHON] [--models FILE ...]
                             [--wheels WHEELS --nets NET ...]
 
-FOLDER keeps the models that are made: `growth.py`'s graphs of 300 to 30,000 nodes, `int8_nets.py`'s ResNet-50 and
-BERT-base with random weights, a single Relu, and one Add for each of 20,000 initializers. A row is a process of ours
-and one of each peer, in turns; the least of each counts, which changes least on a shared machine.
+FOLDER keeps the models that are made: `growth.py`'s graphs of 300 to 30,000 nodes, `int8_nets.py`'s ResNet-50,
+BERT-base and MiniLM with random weights, a single Relu, and one Add for each of 20,000 initializers. A row is a process
+of ours and one of each peer, in turns; the least of each counts, which changes least on a shared machine.
 
     float16       gpu-fp16 without data; the peers are the converters of ONNX Runtime and of
                   onnxconverter-common, if that is installed
