@@ -125,6 +125,23 @@ def test_products_in_bodies_are_said_to_compute_in_floats():
     assert not any("at this opset" in why for why in said.values())
 
 
+@pytest.mark.parametrize(("rows", "is_stored"), [(4096, True), (64, False)])
+def test_a_large_table_of_tokens_is_stored_in_8_bits(rows, is_stored, tmp_path):
+    """Its rows become floats when they are gathered; a small one saves nothing."""
+    rng = np.random.default_rng(0)
+    proto = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
+      g (int64[1,6] i) => (float[1,6,32] y) { [embed] e = Gather (t, i)  [product] y = MatMul (e, w) }""")
+    arrays = {"t": rng.normal(0, 1, (rows, 32)), "w": rng.normal(0, 0.2, (32, 32))}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(a.astype(np.float32), name) for name, a in arrays.items()
+    )
+    result = dovetail.compile(proto, "cpu-int8", data=[{"i": rng.integers(0, rows, (1, 6))} for _ in range(4)])
+    result.save(tmp_path)
+    assert result.verification.worst_snr_db > 30
+    stored = 4 * 32 * 32 + rows * 32 * (1 if is_stored else 4)
+    assert abs((tmp_path / "model.onnx").stat().st_size - stored) < 6000 + 4 * rows
+
+
 BRANCHES = """<ir_version: 8, opset_import: ["": 17]> g (float[1,64] x, bool c) => (float[1,64] y) <int64 n = {3}> {
   y = Loop (n, "", x) <body = step (int64 i, bool go, float[1,64] s) => (bool on, float[1,64] next) {
     q = If (c) <then_branch = one () => (float[1,64] a) { a = MatMul (s, w) },
