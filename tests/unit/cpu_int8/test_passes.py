@@ -76,3 +76,17 @@ def test_a_place_that_is_not_used_is_removed():
 
 def test_without_smooth_there_is_no_place():
     assert "Mul" not in operators(compiled(uneven([0.1] + [1] * 14 + [20]), refine="bias"))
+
+
+COMPUTED_EXTENT = """zero = Constant <value_ints = [0]> ()  width = Constant <value_ints = [16]> ()
+  axes = Constant <value_ints = [0, 1]> ()  many = Constant <value_float = 1000.0> ()
+  k = MatMul (x, m)  top = ReduceMax <keepdims = 0> (k)  t = Mul (top, many)  c = Cast <to = 7> (t)
+  rows = Unsqueeze (c, zero)  shape = Concat <axis = 0> (rows, width)
+  row = ReduceMean <keepdims = 0> (x, axes)  e = Expand (row, shape)  [late] p = MatMul (e, o)  y = Add (p, n)"""
+
+
+def test_a_layer_does_not_see_batches_in_which_integers_compute_other_extents():
+    """As in speech synthesis, where rounding makes a sentence longer."""
+    result = compiled(net(COMPUTED_EXTENT, x="1,5,16", y="rows,16"), refine="bias")
+    (why,) = [remark.why for remark in result.remarks if remark.rule == "other-extents"]
+    assert "of 16 batches it computes other extents than the float model" in why
