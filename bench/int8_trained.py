@@ -1,14 +1,16 @@
 """Accuracy and time of `compile --backend cpu-int8` beside quantize_static and NNCF, on trained nets and real inputs.
 
-    python bench/int8_trained.py --wheels FOLDER [--nets NAME ...] [--nncf PYTHON] [--most 12] [--json FILE]
-                                 [--read FILE ...] [--backend cpu-int8] [--skip-peers]
+    python bench/int8_trained.py --wheels FOLDER [--nets NAME ...] [--nncf PYTHON] [--aimet PYTHON] [--most 12]
+                                 [--json FILE] [--read FILE ...] [--backend cpu-int8] [--skip-peers]
 
 The nets and their inputs are those of `trained.py`. Every other stream calibrates, the others are judged, `--most` of
 each. Each tool is used as its documentation shows first: `dovetail.compile` with data, which keeps a part of it to
-judge; quantize_static with uint8 activations and int8 weights, by tensor and by channel, after its preprocessing, in
-ONNX Runtime; NNCF's presets, in OpenVINO. The SNR is that of the worst float output over all judged inputs. A star is
-a missed goal: worse than the best of the others by more than 1 dB, and below 45 dB. Times are those of a run, relative
-to floats in the faster of ONNX Runtime and OpenVINO, the median of alternating pairs.
+judge; quantize_static after its preprocessing, in ONNX Runtime, with the four settings of `STATIC`; NNCF's presets, in
+OpenVINO; AIMET's defaults, in ONNX Runtime. The SNR is that of the worst float output over all judged inputs. The
+others are judged by what their files say, without optimizations: on x86 CPUs without VNNI, sums of 8 bits saturate in
+the kernels that they are timed with. A star is a missed goal: worse than the best of the others by more than 1 dB, and
+below 45 dB. Times are those of a run, relative to floats in the faster of ONNX Runtime and OpenVINO, the median of
+alternating pairs.
 
 Each net runs in a process of its own.
 """
@@ -21,6 +23,7 @@ import math
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +36,12 @@ from trained_nets.wheels import Wheels
 BY_NAME = {net.name: net for net in TRAINED}
 DECIBELS, GOOD_ENOUGH, TURNS = 1.0, 45.0, 15
 OURS = "ours"
+STATIC = {
+    "by tensor": {"per_channel": False},
+    "by channel": {"per_channel": True},
+    "7 bits": {"per_channel": True, "reduce_range": True},
+    "int8": {"per_channel": True, "activations": "QInt8"},
+}
 DECISIONS = ("costly-nodes", "better-scales")
 
 
@@ -54,6 +63,18 @@ def in_openvino(path: Path) -> candidates.Run:
     return run
 
 
+def as_written(path: Path) -> candidates.Run:
+    """ONNX Runtime without optimizations: QDQ is computed in floats, and no sum saturates."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads, options.log_severity_level = candidates.THREADS, 4
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return lambda feeds: dict(zip(names, session.run(names, feeds), strict=True))
+
+
 def measured(name: str, options: argparse.Namespace) -> dict:
     """Everything about one net."""
     np.seterr(all="ignore")
@@ -69,12 +90,13 @@ def measured(name: str, options: argparse.Namespace) -> dict:
     data = data[:: max(1, len(data) // options.most)][: options.most]
     quality, seconds, runs, notes = {}, {}, {"float32, ONNX Runtime": float32.run}, []
 
-    def ours() -> candidates.Run:
+    def ours() -> tuple[candidates.Run, candidates.Run]:
         compiled = dovetail.compile(model, options.backend, data=data)
         notes.extend(remark.reason for remark in compiled.plan.remarks if remark.rule in DECISIONS)
         notes.append(f"said {compiled.verification.worst_snr_db}")
         compiled.options["threads"] = candidates.THREADS
-        return compiled.executor().run
+        run = compiled.executor().run
+        return run, run
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -82,9 +104,9 @@ def measured(name: str, options: argparse.Namespace) -> dict:
         for who, make in makers.items():
             start = time.perf_counter()
             try:
-                run = make()
+                judged, run = make()
                 seconds[who] = time.perf_counter() - start
-                found = judging.computed(run, test, net.carried)
+                found = judging.computed(judged, test, net.carried)
                 quality[who] = {
                     output: each.difference.snr_db for output, each in judging.qualities(expected, found).items()
                 }
@@ -108,19 +130,22 @@ def _peers(model: Path, data: list, folder: Path, options: argparse.Namespace) -
     except Exception as error:  # some files are refused by the preprocessing
         print(f"{model.name} cannot be prepared: {str(error)[:200]}", file=sys.stderr)
         prepared = model
-    static = {
-        f"static {'by channel' if wide else 'by tensor'}": lambda wide=wide: (
-            candidates.onnxruntime_float32(quantizers.quantize_static(prepared, data, folder, "MinMax", wide)).run
-        )
-        for wide in (False, True)
-    }
-    nncf = {
-        f"NNCF {preset}": lambda preset=preset: in_openvino(
-            quantizers.nncf(prepared, data, folder, preset, options.nncf)
-        )
-        for preset in (quantizers.NNCF if options.nncf else ())
-    }
-    return static | nncf
+
+    def static(settings: dict) -> tuple[candidates.Run, candidates.Run]:
+        path = quantizers.quantize_static(prepared, data, folder, "MinMax", **settings)
+        return as_written(path), candidates.onnxruntime_float32(path).run
+
+    def nncf(preset: str) -> tuple[candidates.Run, candidates.Run]:
+        path = quantizers.nncf(prepared, data, folder, preset, options.nncf)
+        return as_written(path), in_openvino(path)
+
+    def aimet() -> tuple[candidates.Run, candidates.Run]:
+        path = quantizers.aimet(prepared, data, folder, options.aimet)
+        return as_written(path), candidates.onnxruntime_float32(path).run
+
+    makers = {f"static {what}": partial(static, settings) for what, settings in STATIC.items()}
+    makers |= {f"NNCF {preset}": partial(nncf, preset) for preset in (quantizers.NNCF if options.nncf else ())}
+    return makers | ({"AIMET": aimet} if options.aimet else {})
 
 
 def _times(runs: dict[str, candidates.Run], feeds: dict) -> dict[str, list[float]]:
@@ -167,6 +192,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=Path, default=Path("wheels"), help="where the wheels are or shall be")
     parser.add_argument("--nets", nargs="*", default=list(BY_NAME), metavar="NAME", choices=BY_NAME)
     parser.add_argument("--nncf", metavar="PYTHON", help="a Python that has NNCF")
+    parser.add_argument("--aimet", metavar="PYTHON", help="a Python that has aimet-onnx")
     parser.add_argument("--backend", default="cpu-int8")
     parser.add_argument("--most", type=int, default=12, help="inputs to calibrate on, and streams to judge")
     parser.add_argument("--skip-peers", action="store_true")

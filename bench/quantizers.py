@@ -1,4 +1,4 @@
-"""What makes int8 models of a file: Dovetail, ONNX Runtime's quantize_static, and NNCF in a Python of its own."""
+"""What makes int8 models of a file: Dovetail, quantize_static, and, each in a Python of its own, NNCF and AIMET."""
 
 from __future__ import annotations
 
@@ -48,9 +48,15 @@ def prepared(model: Path, folder: Path) -> Path:
 
 
 def quantize_static(
-    model: Path, data: Sequence[Feeds], folder: Path, method: str, per_channel: bool, reduce_range: bool = False
+    model: Path,
+    data: Sequence[Feeds],
+    folder: Path,
+    method: str,
+    per_channel: bool,
+    reduce_range: bool = False,
+    activations: str = "QUInt8",
 ) -> Path:
-    """QDQ with uint8 activations and int8 weights.
+    """QDQ with int8 weights.
 
     Args:
         model: A prepared file.
@@ -59,6 +65,7 @@ def quantize_static(
         method: One of `STATIC`.
         per_channel: Whether each channel of a weight has a scale of its own.
         reduce_range: Whether weights have 7 bits, whose sums saturate on no CPU.
+        activations: A name of ONNX Runtime's `QuantType`.
     """
     from onnxruntime import quantization as static
 
@@ -72,7 +79,7 @@ def quantize_static(
     path = folder / f"static_{method}.onnx"
     static.quantize_static(
         model, path, Reader(), quant_format=static.QuantFormat.QDQ, per_channel=per_channel, reduce_range=reduce_range,
-        activation_type=static.QuantType.QUInt8, weight_type=static.QuantType.QInt8,
+        activation_type=static.QuantType[activations], weight_type=static.QuantType.QInt8,
         calibrate_method=getattr(static.CalibrationMethod, method),
     )  # fmt: skip
     return path
@@ -84,11 +91,26 @@ def nncf(model: Path, data: Sequence[Feeds], folder: Path, preset: str, python: 
     Raises:
         RuntimeError: It fails; with the end of what it said.
     """
-    path, given = folder / f"nncf_{preset}.onnx", folder / "nncf_data"
+    return _elsewhere(python, "nncf", model, data, folder, limit, preset)
+
+
+def aimet(model: Path, data: Sequence[Feeds], folder: Path, python: str, limit: float = 900) -> Path:
+    """What AIMET's `QuantizationSimModel` with its defaults writes as QDQ, in a Python that has aimet-onnx.
+
+    Raises:
+        RuntimeError: It fails; with the end of what it said.
+    """
+    return _elsewhere(python, "aimet", model, data, folder, limit)
+
+
+def _elsewhere(
+    python: str, tool: str, model: Path, data: Sequence[Feeds], folder: Path, limit: float, *settings: str
+) -> Path:
+    path, given = folder / f"{'_'.join((tool, *settings))}.onnx", folder / "data"
     given.mkdir(exist_ok=True)
     for number, feeds in enumerate(data):
         np.savez(given / f"{number:04}.npz", **feeds)
-    command = [python, __file__, "nncf", model, path, given, preset]
+    command = [python, __file__, tool, model, path, given, *settings]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=limit)
     if done.returncode:
         raise RuntimeError(done.stderr.strip()[-400:])
@@ -102,6 +124,15 @@ def _run_nncf(model: str, path: str, data: str, preset: str) -> None:
     presets = {"performance": tool.QuantizationPreset.PERFORMANCE, "mixed": tool.QuantizationPreset.MIXED}
     quantized = tool.quantize(onnx.load(model), tool.Dataset(feeds), preset=presets[preset], subset_size=len(feeds))
     onnx.save(quantized, path)
+
+
+def _run_aimet(model: str, path: str, data: str) -> None:
+    from aimet_onnx.quantsim import QuantizationSimModel
+
+    feeds = [dict(np.load(file)) for file in sorted(Path(data).iterdir())]
+    simulated = QuantizationSimModel(onnx.load(model), dummy_input=feeds[0], providers=["CPUExecutionProvider"])
+    simulated.compute_encodings(feeds)
+    onnx.save(simulated.to_onnx_qdq(), path)
 
 
 def conversions(model: Path) -> int:
@@ -132,4 +163,4 @@ def _run_static(model: str, data: str, target: str) -> None:
 
 
 if __name__ == "__main__":
-    {"nncf": _run_nncf, "static": _run_static}[sys.argv[1]](*sys.argv[2:])
+    {"nncf": _run_nncf, "aimet": _run_aimet, "static": _run_static}[sys.argv[1]](*sys.argv[2:])

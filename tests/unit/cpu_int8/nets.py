@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-SHAPES = {"w": (4, 4, 3, 3), "v": (4, 4, 1, 1), "b": (4,), "m": (6, 6), "o": (6, 6), "n": (6,)}
+SHAPES = {"w": (4, 4, 3, 3), "v": (4, 4, 1, 1), "b": (4,), "m": (16, 16), "o": (16, 16), "n": (16,)}
 """Weights that nets may name: of convolutions (w, v, the bias b) and of matrix products (m, o, the bias n)."""
 
 

@@ -64,9 +64,29 @@ def test_for_onnx_runtime_every_result_of_a_convolution_is_rounded():
 )
 def test_attention_is_in_integers_unless_an_option_says_floats(option, expected):
     body = "k = MatMul (x, m) t = Transpose <perm = [0,2,1]> (k) a = MatMul (k, t) s = Softmax (a) y = MatMul (s, k)"
-    model = net(body, x="1,5,6")
+    model = net(body, x="1,5,16")
     found = quantized(compiled(model, f"cpu-int8:attention={option}"))
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "outputs"),
+    [
+        pytest.param("MatMul (x, t)", 128, 1, id="one result"),
+        pytest.param("MatMul (x, t)", 6, 128, id="six inputs"),
+        pytest.param("Gemm (x, t, c)", 6, 128, id="a Gemm"),
+    ],
+)
+def test_a_thin_product_reads_floats_unless_low_asks_for_integers(body, inputs, outputs):
+    """Its numbers would be converted for hardly any multiplication, and rounded all the same."""
+    model, numbers = net(f"[thin] y = {body}", x=f"16,{inputs}", y=f"16,{outputs}"), np.random.default_rng(2)
+    for name, shape in (("t", (inputs, outputs)), ("c", (outputs,))):
+        array = numbers.normal(0, 0.3, shape).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    result = compiled(model)
+    assert not quantized(result)
+    assert any(remark.node == "thin" and "its weight is so thin" in remark.why for remark in result.remarks)
+    assert quantized(compiled(model, low=["thin"])) == {"x"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +109,7 @@ def test_raised_products_stay_in_their_region_and_read_and_give_floats(backend, 
 @pytest.mark.parametrize("backend", ["cpu-int8:weights=int8", "cpu-int8:weights=int4,block=32"])
 def test_a_raised_product_reads_its_weight_in_floats(backend):
     body = "[one] a = MatMul (x, m) s = Softmax (a) [two] y = MatMul (s, m)"
-    result = compiled(net(body, x="1,5,6"), backend, high=["two"])
+    result = compiled(net(body, x="1,5,16"), backend, high=["two"])
     (raised,) = [node for node in result.plan.nodes if node.name == "two"]
     assert raised.backend == "cpu-int8" and not any(format_.quantized for format_ in raised.ports.values())
     assert len(result.regions) == 1

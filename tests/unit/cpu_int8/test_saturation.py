@@ -26,8 +26,8 @@ CPUS = {"vnni": frozenset({"avx2", "avx_vnni"}), "avx2": frozenset({"avx2"}), "u
         (IMAGES, "1,4,6,6", "cpu-int8", {"vnni": True, "avx2": False, "unknown": True}),
         (IMAGES, "1,4,6,6", "cpu-int8:weight_range=reduced", {"vnni": True, "avx2": True, "unknown": True}),
         # both operands are computed, and have all 8 bits
-        (SCORES, "1,5,6", "cpu-int8:weight_range=reduced", {"vnni": True, "avx2": False, "unknown": True}),
-        (SCORES, "1,5,6", "cpu-int8:weight_range=reduced,attention=floats", {"avx2": True}),
+        (SCORES, "1,5,16", "cpu-int8:weight_range=reduced", {"vnni": True, "avx2": False, "unknown": True}),
+        (SCORES, "1,5,16", "cpu-int8:weight_range=reduced,attention=floats", {"avx2": True}),
         (IMAGES, "1,4,6,6", "cpu-int8:weights=int8", {"avx2": True}),
     ],
 )

@@ -28,8 +28,8 @@ def converted(body, x):
 @pytest.mark.parametrize(
     ("body", "x", "expected"),
     [
-        pytest.param(ATTENTION, "1,5,6", (3, 1), id="shares are not negative and stay unsigned"),
-        pytest.param("y = MatMul (x, m)", "1,5,6", (1, 0), id="a product with a constant"),
+        pytest.param(ATTENTION, "1,5,16", (3, 1), id="shares are not negative and stay unsigned"),
+        pytest.param("y = MatMul (x, m)", "1,5,16", (1, 0), id="a product with a constant"),
         pytest.param("y = Conv (x, v, b)", "1,4,6,6", (0, 1), id="convolutions take both"),
     ],
 )
@@ -38,9 +38,9 @@ def test_signed_operands_of_matmul_are_held_in_int8(body, x, expected):
 
 
 def test_the_numbers_are_the_same():
-    result = compiled(net(ATTENTION, x="1,5,6"))
+    result = compiled(net(ATTENTION, x="1,5,16"))
     content = onnx_ir.to_proto(result.model.ir).SerializeToString()
-    feeds = {"x": np.random.default_rng(3).standard_normal((1, 5, 6)).astype(np.float32)}
+    feeds = {"x": np.random.default_rng(3).standard_normal((1, 5, 16)).astype(np.float32)}
     found = []
     for change in (lambda model: 0, use_signed_integers):
         model = ov.Core().read_model(content)

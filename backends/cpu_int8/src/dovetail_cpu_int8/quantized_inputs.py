@@ -9,6 +9,8 @@ from dovetail.planning import Claims
 from dovetail_onnx import Signatures, input_name, output_name
 from dovetail_placement import Autocast, Facts, NodeRequests, SearchGraph, ShapeArithmetic
 
+from dovetail_cpu_int8.thin_products import is_thin
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -23,6 +25,7 @@ _ACCUMULATOR = "int32"
 _NOT_WANTED = "not every reader of its results wants integers"
 _IN_BODY = "numbers in bodies of control flow are not quantized"
 _NO_NUMBERS = "it computes extents or indices, which are never quantized"
+_THIN = "its weight is so thin that converting what it reads and gives costs more than integers save"
 
 
 class QuantizedInputs(Autocast):
@@ -34,7 +37,8 @@ class QuantizedInputs(Autocast):
     computed. Any other stays a float; that of a product is its sum, which is never rounded to 8 bits.
 
     So QuantizeLinear comes before operators that compute in integers, and a value that is never multiplied, such as the
-    residual stream of a transformer, keeps its digits.
+    residual stream of a transformer, keeps its digits. A product with a thin weight (`thin_products`) reads floats,
+    unless `--low` asks for integers.
     """
 
     def claim(self, view: View, backend: Backend) -> Claims:
@@ -53,8 +57,10 @@ class _Demand:
         self._facts = view.analysis(Facts).facts
         self._signatures = Signatures(view.model.ir.opset_imports)
         self._main, self._extents = view.model.graph, view.analysis(ShapeArithmetic).nodes
+        requests = view.analysis(NodeRequests)
+        self._thin = {node for node in claims if is_thin(node)} - requests.lowered()
         # What raised nodes read and give is not rounded to 8 bits, either.
-        left_out = self._extents | view.analysis(NodeRequests).raised()
+        left_out = self._extents | self._thin | requests.raised()
         self._claims = {
             node: claim
             for node, claim in claims.items()
@@ -99,7 +105,9 @@ class _Demand:
             return ""
         if claim.node.graph is not self._main:
             return _IN_BODY
-        return _NO_NUMBERS if claim.node in self._extents else _NOT_WANTED
+        if claim.node in self._extents:
+            return _NO_NUMBERS
+        return _THIN if claim.node in self._thin else _NOT_WANTED
 
     def _all_readers_want(self, node: ir.Node) -> bool:
         """Check whether every reader of a node's results reads them in integers; a model output is read in floats."""

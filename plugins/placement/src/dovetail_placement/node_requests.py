@@ -83,7 +83,15 @@ class NodeRequests:
         Raises:
             DovetailError: A selector matches nothing, or an option fails.
         """
-        return {node for one in self.levels() if one.precision == "high" for node in self.nodes_of(one)}
+        return self._at_level("high")
+
+    def lowered(self) -> set[ir.Node]:
+        """Return the nodes for which the low precision is requested.
+
+        Raises:
+            DovetailError: A selector matches nothing, or an option fails.
+        """
+        return self._at_level("low")
 
     def in_floats(self) -> Iterator[NodeRequest]:
         """Yield the requests of accuracy goals that backends with integers do not take some nodes."""
@@ -123,6 +131,9 @@ class NodeRequests:
             return found or self._in_main_graph(self._names.select(request.selector))
         except DovetailError:
             return []
+
+    def _at_level(self, level: str) -> set[ir.Node]:
+        return {node for one in self.levels() if one.precision == level for node in self.nodes_of(one)}
 
     def _in_main_graph(self, nodes: list[ir.Node]) -> list[ir.Node]:
         return [node for node in nodes if node.graph is self._model.graph]

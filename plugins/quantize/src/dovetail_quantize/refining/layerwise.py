@@ -7,6 +7,7 @@ than a mean. Besides these values, memory holds a few blocks and one batch.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
@@ -62,6 +63,9 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
         make: Creates the refiner of a layer, given the number of layers in its block.
         what: Description for the progress bar.
 
+    Where extents are computed, as the durations of speech, the two models may have different ones in a batch: no number
+    of one belongs to a number of the other, so the layer does not see that batch, with a remark.
+
     Raises:
         DovetailError: The data does not match the model, or holds nonfinite numbers.
     """
@@ -87,13 +91,21 @@ def walk(model: Model, ctx: Context, layers: Sequence[Layer], make: Callable[[La
             ctx.progress(what, block + 1, last + 1)
         refiners = {layer: make(layer, len(by_block[block])) for layer in by_block[block]}
         runner = rounded.runner(block)
+        apart: Counter[Layer] = Counter()
         with rounded.writing() as write:
             for floats, given in zip(exact.of(block), rounded.read(block, number)):
                 results = runner.run(given)
                 there = {**given, **results}
                 for layer, refiner in refiners.items():
-                    refiner.see(there[name_of(read[layer])], there[name_of(computed[layer])], floats[layer])
+                    made = there[name_of(computed[layer])]
+                    if made.shape == floats[layer].shape:
+                        refiner.see(there[name_of(read[layer])], made, floats[layer])
+                    else:
+                        apart[layer] += 1
                 write(rounded.leaving(block, results))
+        for layer, batches_apart in apart.items():
+            why = f"on {batches_apart} of {number} batches it computes other extents than the float model: left out"
+            ctx.remark("missed", layer.node, "other-extents", why)
         changed = {layer: refiner for layer, refiner in refiners.items() if refiner.refine(quantized_model)}
         if changed and block < last:
             inside = {value for node in blocks[block] for value in used_values(node)}
