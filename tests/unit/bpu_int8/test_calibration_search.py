@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from dovetail.passes import Context, Request
 from dovetail.plugin import hookimpl, load_plugins
+from dovetail_bpu_int8 import calibration_search
 from dovetail_bpu_int8.calibration_search import Compared
 from dovetail_quantize.refining import layerwise, quantized_model
 from dovetail_quantize.refining.quantized_model import QuantizedModel, quantized_model_of
+from dovetail_quantize.refining.shared_session import SharedSession
 from dovetail_runtime.data.data_split import Use, split_data
 from dovetail_verify.runners import reference_runner
 
@@ -136,6 +138,23 @@ def test_candidates_of_a_scheme_share_one_quantized_model(monkeypatch):
         monkeypatch.setattr(module, "quantized_model_of", compared)
     dovetail.compile(net(), "bpu-int8:march=bayes", data=pictures(200))
     assert len(made) == 2 and len(served) > 9  # one per scheme; comparisons and corrections of biases
+
+
+def test_candidates_run_in_a_shared_session_as_if_each_was_loaded(monkeypatch):
+    served, loaded = [], []
+    shared, load = SharedSession.of, calibration_search._on_host
+
+    def compared(session, quantized):
+        run, alone = shared(session, quantized), load(quantized.model, Context(Request(), plugins=load_plugins()))
+        feeds = pictures(1)
+        assert all(np.array_equal(array, run(feeds)[name]) for name, array in alone(feeds).items())
+        served.append(quantized)
+        return run
+
+    monkeypatch.setattr(SharedSession, "of", compared)
+    monkeypatch.setattr(calibration_search, "_on_host", lambda *given: loaded.append(given) or load(*given))
+    dovetail.compile(net(), "bpu-int8:march=bayes,activations=symmetric", data=pictures(8), refine="bias")
+    assert len(served) > len(loaded)
 
 
 @pytest.mark.parametrize("scheme", ["symmetric", "asymmetric"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -16,6 +16,7 @@ from dovetail_bpu_int8.bpu_requests import OPTION
 from dovetail_bpu_int8.vendor.calibration import ASYMMETRIC
 
 if TYPE_CHECKING:
+    import numpy as np
     from dovetail.ir import Model
     from dovetail.passes import Request
     from dovetail.planning import ObserverChoice, QuantizedValue
@@ -294,20 +295,20 @@ class DecidedModels:
         """Return the cosine similarity of the worst output, on average; None if it says nothing about the observer."""
         from dovetail_quantize import quantized_model_of
         from dovetail_runtime import batches, fitted
-        from dovetail_verify import reference_runner, verify
+        from dovetail_verify import verify
 
         job = self.job
         if calibrated is not None:
             ctx = decided.ctx
-            made = quantized_model_of(calibrated, ctx).model
+            quantized = quantized_model_of(calibrated, ctx)
+            made, on_host = quantized.model, decided.session.of(quantized)
         else:
             ctx = _context(job, request)
             made = Driver(job.original, ctx, job.passes).compile().model
+            on_host = _on_host(made, ctx)
         if not any("batch" in one.source for one in ctx.outcome.quantized_values):
             return None
         found: list[float] = []
-        # One session for the whole candidate. It runs a few times only: optimizing it would take longer than it saves.
-        on_host = reference_runner(made, ctx, {"optimize": "none", "share_weights": True})
         for feeds, _ in islice(batches(job.original, self._comparing, made), _BATCHES):
             ours = verify(job.original, self._original, lambda given: on_host(fitted(made, given)), feeds, made=made)
             cosines = [0.0 if output.broken else output.cosine for output in ours.outputs if output.cosine is not None]
@@ -324,13 +325,18 @@ class _Decided:
         job: The compilation.
         request: Its request with the scheme, one of the observers, and the refinements of the result: what these
             prepare, such as biases to correct, is there while the model is decided.
+
+    Attributes:
+        ctx: Its context.
+        session: Runs calibrated models on the host.
     """
 
     def __init__(self, job: CompileJob, request: Request):
-        from dovetail_quantize import share_quantized_model
+        from dovetail_quantize import SharedSession, share_quantized_model
 
-        self.ctx = _context(job, request)
-        share_quantized_model(self.ctx)
+        self.ctx = ctx = _context(job, request)
+        share_quantized_model(ctx)
+        self.session = SharedSession(lambda model: _on_host(model, ctx))
         self._driver = Driver(job.original, self.ctx, job.passes)
         self._model, _ = self._driver.decide()
         self._observer = _observer(request)
@@ -370,6 +376,13 @@ class _Decided:
         if earlier is None:
             self._found[name] = found
         return earlier
+
+
+def _on_host(model: Model, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Load a candidate. It runs a few times only: optimizing it would take longer than that saves."""
+    from dovetail_verify import reference_runner
+
+    return reference_runner(model, ctx, {"optimize": "none", "share_weights": True})
 
 
 def _essence(one: QuantizedValue) -> tuple[object, ...]:

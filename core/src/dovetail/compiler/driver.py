@@ -60,6 +60,7 @@ class Driver:
         self._before, self._after = ctx.round.copy(), Round()
         self._refusals = ctx.refusals
         self._result: Result | None = None
+        self._decided: Plan | None = None
 
     def prepare(self) -> Model:
         """Prepare the model and keep it, for callers that decide more than once; without this, no copy is made.
@@ -100,7 +101,9 @@ class Driver:
         Raises:
             DovetailError: The model or the request is at fault.
         """
-        self._ctx.outcome = Outcome(self._plan(decided))
+        plan = self._decided
+        assert plan is not None, "`decide` comes first"
+        self._ctx.outcome = Outcome(replace(plan, summary=dict(plan.summary), files=dict(plan.files)))
         return not self._run(decided, "calibrate").refused
 
     def compile(self, asked: Asked | None = None) -> CompiledModel:
@@ -142,6 +145,8 @@ class Driver:
                 keep_keys(work)
                 ctx.outcome = Outcome(plan, work.clone() if any(one.artifacts for one in ctx.backends) else None)
                 self._run(work, "carry out")
+            else:
+                self._decided = plan
         result, self._result = self._result, None
         if self._watch.finished and result is not None:
             self._watch.finished(result)

@@ -25,6 +25,7 @@ from dovetail_quantize.refining.quantized_model import (
     share_quantized_model as share_quantized_model,
 )
 from dovetail_quantize.refining.record import RefinementRecord as RefinementRecord
+from dovetail_quantize.refining.shared_session import SharedSession as SharedSession
 from dovetail_quantize.refining.absorbers import absorber_of as absorber_of
 from dovetail_quantize.border_samples import RegionSamples as RegionSamples, region_samples as region_samples
 from dovetail_quantize.refining.steps import (

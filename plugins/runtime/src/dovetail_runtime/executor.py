@@ -177,6 +177,22 @@ class RegionExecutor(dovetail.plugin.Executor):
         executor = self._without_defaults(names) if names else self
         yield from executor._steps(executor._inputs.checked(inputs), frozenset())
 
+    def rest(self, runner: RegionRunner, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the regions behind one that `steps` has yielded.
+
+        Args:
+            runner: The runner of that region.
+            values: The values that these regions read from before, which may differ from what `steps` computed.
+
+        Returns:
+            All values, with the results of these regions.
+        """
+        executor = next(one for one in (self, *self._replacing.values()) if runner in one.runners)
+        found = dict(values)
+        for later in executor.runners[executor.runners.index(runner) + 1 :]:
+            found.update(later.run({name: found[name] for name in later.inputs}))
+        return found
+
     def _without_defaults(self, names: frozenset[str]) -> RegionExecutor:
         """Return the executor of the same regions for runs that give values to inputs with a default.
 

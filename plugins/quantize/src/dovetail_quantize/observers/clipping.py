@@ -159,20 +159,25 @@ class MeanSquaredError(CountingObserver):
         Raises:
             ValueError: No number was seen.
         """
-        points = self._seen.points()
+        points = _counted(self._seen.points())
         low, high = (np.minimum(self._seen.range()[0], 0), np.maximum(self._seen.range()[1], 0))
         search = _Search(self._format, points, low, high)
         coarse = 2.0 ** -(np.arange(1, _PER_OCTAVE * _OCTAVES) / _PER_OCTAVE)
-        if self._format.scheme != "asymmetric":
-            search.shrink(coarse, coarse)
+        search.shrink(coarse, coarse)
+        if self._format.scheme != "asymmetric" or not ((low != 0) & (high != 0)).any():  # one end stays zero
             search.refine(1, 1)
         else:
-            search.shrink(coarse, coarse)
             search.shrink(coarse, None)
             search.shrink(None, coarse)
             search.refine(1, 0)
             search.refine(0, 1)
         return parameters_of_range(self._format, *search.best())
+
+
+def _counted(points: Points) -> Points:
+    """Leave out positions that no slice has numbers at; most bins of a Relu's histogram are empty."""
+    used = points.counts.any(axis=0)
+    return points if used.all() else Points(points.positions[:, used], points.counts[:, used], points.exact)
 
 
 class _Search:
@@ -222,8 +227,17 @@ class _Search:
         smallest, largest = integer_bounds(self._format)
         scale, zero = (part[..., None] for part in scales_of_range(self._format, low, high))
         numbers, counts, _ = self._points
-        integers = np.clip(np.rint(numbers / scale) + zero, smallest, largest)
-        return np.sum(((integers - zero) * scale - numbers) ** 2 * counts, axis=-1)
+        errors = numbers / scale
+        np.rint(errors, out=errors)
+        errors += zero
+        np.maximum(errors, smallest, out=errors)
+        np.minimum(errors, largest, out=errors)
+        errors -= zero
+        errors *= scale
+        errors -= numbers
+        errors *= errors
+        errors *= counts
+        return np.sum(errors, axis=-1)
 
 
 _CANDIDATES = 128

@@ -165,25 +165,31 @@ class MeanError:
 
     def see(self, inputs: np.ndarray, computed: np.ndarray, wanted: np.ndarray) -> None:
         """See one batch; see `Refiner`."""
-        axis = 1 if self._layer.is_convolution else -1
-        difference = np.moveaxis(wanted.astype(np.float64) - computed, axis, -1)
-        if not difference.size:
+        if not wanted.size:
             return
-        samples = difference.reshape(difference.shape[0] if difference.ndim > 1 else 1, -1, difference.shape[-1])
+        difference = wanted.astype(np.float64)
+        signal = _energy(difference)
+        difference -= computed
+        samples = len(difference) if difference.ndim > 1 else 1
+        by_sample = (
+            (samples, self._layer.channels, -1) if self._layer.is_convolution else (samples, -1, self._layer.channels)
+        )
         with np.errstate(invalid="ignore"):
-            means = samples.mean(axis=1)
-        if not np.isfinite(means).all():
+            sums = difference.reshape(by_sample).sum(axis=by_sample.index(-1))
+        if not np.isfinite(sums).all():
             raise DovetailError(
                 f"node '{self._layer.node.name}': its result on the data is infinite or NaN",
                 "look at the data; biases are corrected by means over it",
             )
-        self._sum += samples.sum(axis=(0, 1))
+        positions = difference.size // sums.size
+        means = sums / positions
+        self._sum += sums.sum(axis=0)
         self._means += means.sum(axis=0)
         self._squares += (means**2).sum(axis=0)
-        self._samples += len(means)
-        self._error += float((samples**2).sum())
-        self._signal += float((wanted.astype(np.float64) ** 2).sum())
-        self._numbers += samples.size // samples.shape[-1]
+        self._samples += samples
+        self._error += _energy(difference)
+        self._signal += signal
+        self._numbers += samples * positions
 
     def refine(self, quantized_model: QuantizedModel) -> bool:
         """Correct the bias by the significant part of the mean."""
@@ -219,6 +225,12 @@ class MeanError:
     def _left(self, mean: np.ndarray, correction: np.ndarray) -> float:
         """The squared error that a correction leaves."""
         return max(0.0, self._error + self._numbers * float((correction**2 - 2 * correction * mean).sum()))
+
+
+def _energy(array: np.ndarray) -> float:
+    """Return the sum of squares, in one order on any number of threads."""
+    flat = array.reshape(-1)
+    return float(np.einsum("i,i->", flat, flat))
 
 
 _RESERVED = "dovetail.reserved_bias"

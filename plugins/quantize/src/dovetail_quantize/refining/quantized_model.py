@@ -149,6 +149,14 @@ class QuantizedModel:
                 constant.const_value = tensor
         return True
 
+    def calibrated_constants(self) -> list[ir.Value]:
+        """Return the constants that follow from calibration: integers of weights, scales and zero points."""
+        found = [stored for stored, _, _ in self._inserted.stored]
+        for nodes, _, _ in self._inserted.converting:
+            found += [value for node in nodes for value in node.inputs[1:] if value is not None]
+        initializers = self.model.graph.initializers
+        return [value for value in dict.fromkeys(found) if initializers.get(name_of(value)) is value]
+
     def numbers(self, node: ir.Node, index: int, quantized: QuantizedValue | None) -> np.ndarray:
         """Return the real numbers that a constant input of a node's copy represents, in float32."""
         value = input_of(self.nodes[node], index)

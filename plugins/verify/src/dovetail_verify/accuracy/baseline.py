@@ -8,21 +8,23 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
-from dovetail.ir import FreshNames, dtype_of, float_name, name_of
-from dovetail.planning import operator_name
+from dovetail.ir import float_name, name_of
+from dovetail.planning import given_regions, operator_name
 from dovetail_runtime.data.batches import batches, fitted
 from dovetail_runtime.nested_graphs import with_nodes
-from dovetail_runtime.unpartitioned import slices
 
 from dovetail_verify.accuracy.groups import Groups, RaisableNodes, locked_nodes
 from dovetail_verify.accuracy.per_node_errors import ErrorSums
 from dovetail_verify.accuracy.streamed import Streamed, stream
+from dovetail_verify.accuracy.watched import first_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Request
+    from dovetail.planning import Region
     from dovetail.plugin import Steps
     from dovetail_runtime.engines import GuardedEngine
 
@@ -95,7 +97,7 @@ def effects_at_outputs(
 ) -> dict[str, dict[str, ErrorSums]]:
     """Measure the error of every float output with a single node low.
 
-    A batch takes one run of the model per node, and two more.
+    A batch takes one run of the model, and one of what is behind each node.
 
     Args:
         original: The model, for its inputs.
@@ -115,56 +117,60 @@ def effects_at_outputs(
     """
     from dovetail_runtime.executor import RegionExecutor
 
-    work, inputs = _with_errors(exact, names)
-    outputs = [name_of(value) for value in work.graph.outputs if float_name(value)]
-    executor = RegionExecutor(work, engines, {"share_weights": True}, regions=slices(work.graph))
-    found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in inputs}
+    regions, ends = _cut_behind(exact.graph, names)
+    outputs = [name_of(value) for value in exact.graph.outputs if float_name(value)]
+    executor = RegionExecutor(exact, engines, {"share_weights": True}, regions=regions)
+    found: dict[str, dict[str, ErrorSums]] = {name: {output: ErrorSums() for output in outputs} for name in ends}
     for number, (feeds, _) in enumerate(islice(batches(original, data, exact), most), start=1):
         feeds = fitted(exact, feeds)
-        errors = {
-            alone.node: _difference(array, alone.array) for alone, array in side_by_side.alone(feeds, frozenset(inputs))
-        }
-        zeros = {name: np.zeros((), dtype) for name, dtype in inputs.values()}
-        wanted = executor.run({**feeds, **zeros})
-        for node, error in errors.items():
-            name, dtype = inputs[node]
-            given = executor.run({**feeds, **zeros, name: error.astype(dtype)})
-            for output in outputs:
-                found[node][output].add(wanted[output], given[output])
+        low = {alone.node: alone.array for alone, _ in side_by_side.alone(feeds, frozenset(ends))}
+        wanted: dict[str, np.ndarray] = {}
+        given: dict[str, dict[str, np.ndarray]] = {}
+        for runner, values in executor.steps(feeds):
+            wanted |= {output: values[output] for output in outputs if output in values}
+            node = name_of(runner.region.nodes[-1])
+            array = values.get(ends.get(node, ""))
+            if node in low and array is not None:
+                with_error = array + _difference(array, low[node]).astype(array.dtype)
+                given[node] = executor.rest(runner, {**values, ends[node]: with_error})
+        for node, results in given.items():
+            for output in wanted:
+                found[node][output].add(wanted[output], results.get(output, wanted[output]))
         if progress:
             progress("layers, at the outputs", number, 0)
     return found
 
 
-def _with_errors(exact: Model, names: Sequence[str]) -> tuple[Model, dict[str, tuple[str, np.dtype]]]:
-    """Copy a model with an input added to each node's first float result; return its name and type by node."""
-    import onnx_ir as ir
+def _cut_behind(graph: ir.Graph, names: Sequence[str]) -> tuple[list[Region], dict[str, str]]:
+    """Return regions that end with the named nodes, and the name of each one's first float result.
 
-    from dovetail_verify.accuracy.watched import first_float
-
-    work = exact.clone()
-    fresh = FreshNames.of(work.graph)
-    inputs = {}
+    No region ends where a value without a type would cross its end.
+    """
     wanted = set(names)
-    for node in list(work.graph):
-        value = first_float(node) if node.name in wanted else None
-        if value is None:
-            continue
-        error = ir.Value(name=fresh.fresh(f"{value.name}/error"), type=value.type, shape=None)
-        work.graph.inputs.append(error)
-        inputs[name_of(node)] = name_of(error), dtype_of(value).numpy()
-        uses, is_output = list(value.uses()), value.is_graph_output()
-        total = ir.Value(name=fresh.fresh(f"{value.name}/exact"), type=value.type, shape=value.shape)
-        added = ir.node("Add", [value, error], outputs=[total], name=total.name)
-        work.graph.insert_after(node, added)
-        for user, index in uses:
-            user.replace_input_with(index, total)
-        if is_output:
-            # A graph output keeps its name, so the value before it is renamed.
-            value.name, total.name = total.name, value.name
-            work.graph.outputs[:] = [total if one is value else one for one in work.graph.outputs]
-    work.touch()
-    return work, inputs
+    parts: list[list[ir.Node]] = [[]]
+    for node in graph:
+        parts[-1].append(node)
+        if node.name in wanted and first_float(node) is not None:
+            parts.append([])
+    parts = [part for part in parts if part]
+    regions = given_regions(graph, parts)
+    made_in = {value: region.index for region in regions for value in region.outputs}
+    crossed = {
+        end
+        for region in regions
+        for value in region.inputs
+        if value.type is None and value in made_in
+        for end in range(made_in[value], region.index)
+    }
+    joined: list[list[ir.Node]] = []
+    for index, part in enumerate(parts):
+        if index - 1 in crossed:
+            joined[-1].extend(part)
+        else:
+            joined.append(part)
+    ends = {name_of(part[-1]): part[-1] for part in joined}
+    values = {name: value for name, node in ends.items() if name in wanted and (value := first_float(node)) is not None}
+    return given_regions(graph, joined), {name: name_of(value) for name, value in values.items()}
 
 
 def _difference(exact: np.ndarray, given: np.ndarray) -> np.ndarray:

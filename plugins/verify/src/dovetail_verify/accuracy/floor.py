@@ -71,6 +71,8 @@ class AboveFloor(Stepwise):
         looked_at, unscaled = best, _unscaled(request, best.result)
         if unscaled is not None:
             looked_at = yield Proposal("the same without scaled channels, to look at its layers", request=unscaled)
+        for one in (best, looked_at):  # the sessions that look at layers take as much memory again
+            one.result.unload()
         try:
             layers = layers_of_request(
                 job.original, looked_at.result, request.data, Context(request, plugins=job.ctx.plugins), job.passes,
@@ -132,7 +134,9 @@ class AboveFloor(Stepwise):
             other = yield Proposal(name, request=request, measure=measure)
             after = _worst(other)
             if after < least + _CLEAR:
+                other.result.unload()
                 continue
+            best.result.unload()
             why = f"{name}: {after:.1f} dB at the worst output, {least:.1f} dB without, on samples that calibrate"
             remarks.append(Remark("analysis", "", "accuracy", _BETTER_SCALES, why))
             best, least = other, after
