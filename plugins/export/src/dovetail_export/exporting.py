@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dovetail.plugin import CompiledModel
     from dovetail.plugin.loading.loader import PluginSet
 
-RUNNERS = {"python": ("run.py",)}
+RUNNERS = {"python": ("run.py",), "c": ("dovetail_run.h", "dovetail_run.cpp")}
 """The files of each runner."""
 
 
@@ -42,7 +42,8 @@ def export(
     Args:
         result: The folder that `compile` wrote.
         folder: The folder to write. It must not exist, or be empty or an earlier export, which is replaced as a whole.
-        runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; None for no program.
+        runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; `c` for
+            `dovetail_run.cpp` and its header, which need the engines' shared libraries; None for no program.
         plugins: Installed plugins; by default all.
 
     Returns:
