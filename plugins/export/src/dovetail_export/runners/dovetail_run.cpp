@@ -747,6 +747,8 @@ struct ov_version {
 // The C functions of OpenVINO that are needed, by their names.
 class OpenVino {
   public:
+    static constexpr int INVALID_ARGUMENT = -14;
+
     static std::shared_ptr<OpenVino> load(const std::string &path) {
         return std::shared_ptr<OpenVino>(new OpenVino(path));
     }
@@ -754,10 +756,11 @@ class OpenVino {
 
     void check(int status) const {
         if (!status) return;
-        std::string message = last_error();
+        const char *words = last_error(); // Functions that refuse their arguments leave none.
+        std::string message = words ? words : "";
+        if (words) text_free(words);
         if (message.empty()) message = "OpenVINO failed with status " + std::to_string(status);
-        message.erase(message.find_last_not_of(" \n") + 1);
-        throw Error(message);
+        throw Error(message.substr(0, message.find_last_not_of(" \n") + 1));
     }
 
     ov_core *core = nullptr;
@@ -778,6 +781,7 @@ class OpenVino {
 
   private:
     const char *(*last_error)();
+    void (*text_free)(const char *);
     int (*core_create)(ov_core **);
     void (*core_free)(ov_core *);
     int (*get_version)(ov_version *);
@@ -800,6 +804,7 @@ class OpenVino {
         bind(tensor_type, found, "ov_tensor_get_element_type");
         bind(tensor_data, found, "ov_tensor_data");
         bind(last_error, found, "ov_get_last_err_msg");
+        bind(text_free, found, "ov_free");
         bind(core_create, found, "ov_core_create");
         bind(core_free, found, "ov_core_free");
         bind(get_version, found, "ov_get_openvino_version");
@@ -933,16 +938,23 @@ class OpenVinoSession : public Session {
         return {made, ov_->request_free};
     }
 
+    std::vector<int64_t> shape_of(const ov_tensor *tensor) const {
+        ov_shape found{};
+        int status = ov_->tensor_shape(tensor, &found);
+        if (status == OpenVino::INVALID_ARGUMENT) return {}; // It has no shapes without axes.
+        ov_->check(status);
+        std::vector<int64_t> shape(found.extents, found.extents + found.rank);
+        ov_->shape_free(&found);
+        return shape;
+    }
+
     Tensor output(const ov_infer_request *request, size_t index) const {
         ov_tensor *found = nullptr;
         ov_->check(ov_->get_output(request, index, &found));
         Handle handle(found, ov_->tensor_free);
         int number = 0;
         ov_->check(ov_->tensor_type(found, &number));
-        ov_shape extents{};
-        ov_->check(ov_->tensor_shape(found, &extents));
-        std::vector<int64_t> shape(extents.extents, extents.extents + extents.rank);
-        ov_->shape_free(&extents);
+        std::vector<int64_t> shape = shape_of(found);
         void *data = nullptr;
         if (count_of(shape)) ov_->check(ov_->tensor_data(found, &data));
         const Type &type = type_where([&](const Type &one) { return one.openvino == number; }, "OpenVINO");
