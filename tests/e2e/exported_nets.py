@@ -46,7 +46,7 @@ def words():
     proto = text("g (string[1,3] x) => (string[1,3] y, float[1,3] z) { y = Identity (x)  e = Equal (x, x)"
                  " f = Cast <to = 1> (e)  z = Mul (f, w) }", w=noise(3))  # fmt: skip
     proto.opset_import[0].version = 19
-    return proto, {"x": np.array([["a", "é \"\\\n", ""]], object)}
+    return proto, {"x": np.array([["a", 'é "\\\n', ""]], object)}
 
 
 ROWS = [

@@ -121,14 +121,23 @@ struct Json {
         if (kind != number || errno || *end) throw Error("an integer is expected in place of '" + value + "'");
         return number_;
     }
+    size_t index() const {
+        if (integer() < 0) throw Error("a count is expected in place of '" + value + "'");
+        return static_cast<size_t>(integer());
+    }
+    const std::vector<Json> &rows(size_t least = 0) const {
+        if (kind != list || items.size() < least)
+            throw Error("a list of " + std::to_string(least) + " or more is expected in place of '" + value + "'");
+        return items;
+    }
     std::vector<std::string> texts() const {
         std::vector<std::string> all;
-        for (const Json &item : items) all.push_back(item.words());
+        for (const Json &item : rows()) all.push_back(item.words());
         return all;
     }
     std::vector<int64_t> integers() const {
         std::vector<int64_t> all;
-        for (const Json &item : items) all.push_back(item.integer());
+        for (const Json &item : rows()) all.push_back(item.integer());
         return all;
     }
 };
@@ -388,7 +397,7 @@ void check_processor(size_t number, const Json &needs) {
     if (!information) return;
     std::istringstream words(line);
     std::set<std::string> flags{std::istream_iterator<std::string>(words), {}};
-    for (const Json &group : needs.items) {
+    for (const Json &group : needs.rows()) {
         std::vector<std::string> names = group.texts();
         if (std::none_of(names.begin(), names.end(), [&](const std::string &name) { return flags.count(name); }))
             throw Error("step " + std::to_string(number) + " is for a CPU with " + joined(names, " or ") +
@@ -399,7 +408,7 @@ void check_processor(size_t number, const Json &needs) {
 void check_shape(const Json &declared, const std::vector<int64_t> &shape) {
     const Json &wanted = declared.at("shape");
     if (wanted.kind == Json::null) return;
-    bool fits = wanted.items.size() == shape.size();
+    bool fits = wanted.rows().size() == shape.size();
     for (size_t axis = 0; fits && axis < shape.size(); ++axis)
         fits = wanted.items[axis].kind == Json::null || wanted.items[axis].integer() == shape[axis];
     if (fits) return;
@@ -412,16 +421,16 @@ void check_shape(const Json &declared, const std::vector<int64_t> &shape) {
 
 template <typename Element> void check_range(const Json &declared, const Tensor &tensor) {
     if (!tensor.size()) return;
-    const Json &range = declared.at("range");
+    const std::vector<Json> &range = declared.at("range").rows(2);
     const Element *elements = tensor.as<Element>();
     auto [least, largest] = std::minmax_element(elements, elements + tensor.size());
     // A long double holds every integer of 64 bits.
-    long double low = std::strtold(range.items.at(0).value.c_str(), nullptr);
-    long double high = std::strtold(range.items.at(1).value.c_str(), nullptr);
+    long double low = std::strtold(range[0].value.c_str(), nullptr);
+    long double high = std::strtold(range[1].value.c_str(), nullptr);
     if (*least >= low && *largest <= high) return;
     std::ostringstream text;
     text << "input '" << declared.at("name").words() << "' holds " << +*least << " to " << +*largest << ", and takes "
-         << range.items[0].value << " to " << range.items[1].value;
+         << range[0].value << " to " << range[1].value;
     throw Error(text.str());
 }
 
@@ -493,14 +502,12 @@ struct Step {
     std::vector<std::string> inputs() const { return description.at("inputs").texts(); }
     std::vector<std::string> outputs() const {
         std::vector<std::string> names;
-        for (const Json &one : description.at("outputs").items) names.push_back(one.at("name").words());
+        for (const Json &one : description.at("outputs").rows()) names.push_back(one.at("name").words());
         return names;
     }
     const Json &settings() const { return description.at("settings"); }
     fs::path file() const {
-        const Json &files = description.at("files");
-        if (files.items.empty()) throw Error("a step has no file to load");
-        return folder / files.items[0].at("path").words();
+        return folder / description.at("files").rows(1)[0].at("path").words();
     }
 };
 
@@ -610,7 +617,7 @@ class OnnxRuntime {
         entry(release_type_and_shape, 99);
         entry(release_session_options, 100);
         entry(add_config_entry, 130);
-        check(create_env(3, "dovetail", &env)); // 3: errors are written, warnings are not
+        check(create_env(4, "dovetail", &env)); // 4: it writes nothing itself; failures are thrown
         check(create_cpu_memory_info(0, 0, &memory)); // of the device's own allocator, the default memory
     }
 };
@@ -826,9 +833,10 @@ class OpenVinoSession : public Session {
         std::vector<std::string> inputs = step.inputs(), outputs = step.settings().at("outputs").texts();
         for (const std::string &name : step.settings().at("inputs").texts()) inputs_.push_back(index_of(name, inputs));
         for (const std::string &name : step.outputs()) outputs_.push_back(index_of(name, outputs));
-        for (const Json &pair : step.settings().at("passed").items) {
-            std::vector<int64_t> indices = pair.integers();
-            passed_[static_cast<size_t>(indices.at(0))] = static_cast<size_t>(indices.at(1));
+        for (const Json &pair : step.settings().at("passed").rows()) {
+            size_t output = pair.rows(2)[0].index(), input = pair.rows(2)[1].index();
+            if (input >= inputs_.size()) throw Error("it has no input " + std::to_string(input));
+            passed_[output] = input;
         }
         std::vector<std::string> texts = configuration(step);
         std::vector<const char *> words(2 * MOST, nullptr);
@@ -860,7 +868,7 @@ class OpenVinoSession : public Session {
         std::vector<Tensor> results;
         for (size_t index : outputs_) {
             auto from = passed_.find(index);
-            const Tensor *same = from == passed_.end() ? nullptr : &given.at(from->second);
+            const Tensor *same = from == passed_.end() ? nullptr : &given[from->second];
             results.push_back(same ? Tensor::copy(same->type, same->shape, same->data.get())
                                    : output(request.get(), index));
         }
@@ -1094,7 +1102,7 @@ Tensors read_tensors(const std::string &folder) {
     if (!format || format->value != "dovetail-tensors" || !version || version->value != "1")
         throw Error(index.string() + " is no list of tensors of version 1");
     Tensors tensors;
-    for (const Json &one : description.at("tensors").items) {
+    for (const Json &one : description.at("tensors").rows()) {
         std::string name = one.at("name").words(), type = one.at("type").words();
         std::vector<int64_t> shape = one.at("shape").integers();
         fs::path path = fs::path(folder) / one.at("file").words();
@@ -1160,15 +1168,15 @@ struct Runner::State {
         const Json *format = description.find("format"), *version = description.find("version");
         if (!format || format->value != "dovetail-deploy" || !version || version->value != "1")
             throw Error(path.string() + " is no description of version 1");
-        for (const Json &one : description.at("inputs").items) types[one.at("name").words()] = one.at("type").words();
-        for (const Json &one : description.at("constants").items) {
+        for (const Json &one : description.at("inputs").rows()) types[one.at("name").words()] = one.at("type").words();
+        for (const Json &one : description.at("constants").rows()) {
             std::string content = content_of(checked(folder, one.at("file"), options.verify));
             Tensor tensor = Tensor::view(one.at("type").words(), one.at("shape").integers(), content.data());
             tensor.bytes = content.size();
             check_elements(one.at("name").words(), tensor);
             constants[one.at("name").words()] = Tensor::copy(tensor.type, tensor.shape, content.data());
         }
-        const std::vector<Json> &steps = description.at("steps").items;
+        const std::vector<Json> &steps = description.at("steps").rows();
         for (size_t number = 0; number < steps.size(); ++number) add(number, steps[number]);
         find_unread(steps);
     }
@@ -1179,9 +1187,9 @@ struct Runner::State {
         if (!known && !engines[name] && !(engines[name] = Engine::find(name, options)))
             throw Error("step " + std::to_string(number) + " is for " + name + ": name its library by " +
                         Engine::variable_of(name));
-        for (const Json &file : step.at("files").items) checked(folder, file, options.verify);
+        for (const Json &file : step.at("files").rows()) checked(folder, file, options.verify);
         check_processor(number, step.at("needs"));
-        for (const Json &one : step.at("outputs").items) types[one.at("name").words()] = one.at("type").words();
+        for (const Json &one : step.at("outputs").rows()) types[one.at("name").words()] = one.at("type").words();
         try {
             sessions.push_back(session_of(name, {step, folder, types, options}));
         } catch (const Error &error) {
@@ -1203,18 +1211,18 @@ struct Runner::State {
 
     void find_unread(const std::vector<Json> &steps) {
         std::set<std::string> needed;
-        for (const Json &one : description.at("outputs").items) needed.insert(one.at("name").words());
+        for (const Json &one : description.at("outputs").rows()) needed.insert(one.at("name").words());
         unread.resize(steps.size());
         for (size_t number = steps.size(); number-- > 0;) {
             std::vector<std::string> names = steps[number].at("inputs").texts();
-            for (const Json &one : steps[number].at("outputs").items) names.push_back(one.at("name").words());
+            for (const Json &one : steps[number].at("outputs").rows()) names.push_back(one.at("name").words());
             for (const std::string &name : names)
                 if (needed.insert(name).second) unread[number].push_back(name);
         }
     }
 
     void run_step(size_t number, Tensors &values) const {
-        const Json &step = description.at("steps").items[number];
+        const Json &step = description.at("steps").rows()[number];
         std::vector<const Tensor *> given;
         for (const std::string &name : step.at("inputs").texts()) {
             auto found = values.find(name);
@@ -1222,7 +1230,7 @@ struct Runner::State {
             given.push_back(&found->second);
         }
         std::vector<Tensor> results = sessions[number]->run(given);
-        const std::vector<Json> &declared = step.at("outputs").items;
+        const std::vector<Json> &declared = step.at("outputs").rows();
         for (size_t i = 0; i < declared.size(); ++i) {
             check_shape(declared[i], results[i].shape);
             values[declared[i].at("name").words()] = std::move(results[i]);
@@ -1238,7 +1246,7 @@ Runner &Runner::operator=(Runner &&) noexcept = default;
 
 Tensors Runner::run(const Tensors &inputs) const {
     Tensors values = state_->constants;
-    const std::vector<Json> &declared = state_->description.at("inputs").items;
+    const std::vector<Json> &declared = state_->description.at("inputs").rows();
     for (const Json &one : declared) {
         auto found = inputs.find(one.at("name").words());
         if (found == inputs.end()) throw Error("input '" + one.at("name").words() + "' is missing");
@@ -1255,7 +1263,7 @@ Tensors Runner::run(const Tensors &inputs) const {
         }
     }
     Tensors outputs;
-    for (const Json &one : state_->description.at("outputs").items) {
+    for (const Json &one : state_->description.at("outputs").rows()) {
         std::string name = one.at("name").words();
         auto found = values.find(name);
         if (found == values.end()) throw Error("nothing gives '" + name + "'");

@@ -4,9 +4,9 @@
 
 or, in a program, `Runner(folder).run({"x": array})`. INPUTS and OUTPUTS are files of arrays (x.npz), or folders with
 tensors.json, which names the tensors and the file of each. Arrays of types that NumPy lacks are passed as unsigned
-integers of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the engine's
-name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function from arrays
-by name to arrays by name.
+integers of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the
+engine's name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function
+from arrays by name to arrays by name.
 """
 
 from __future__ import annotations
