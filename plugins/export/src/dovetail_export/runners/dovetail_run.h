@@ -76,7 +76,7 @@ const dovetail_engine *dovetail_engine_table(void);
 
 namespace dovetail {
 
-/* What is wrong with an export, a tensor or an engine, in one line. */
+/* What is wrong with an export, a tensor or an engine. */
 class Error : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
