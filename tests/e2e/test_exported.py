@@ -101,7 +101,8 @@ def test_the_runner_says_what_is_wrong(shipped, tmp_path, damage, feed, message)
 
 def test_folders_of_tensors_take_the_place_of_npz(tmp_path):
     """As the runner in C++ reads and writes them: every type in a file of its own bytes."""
-    graph = """g (bfloat16[2,3] x, string[2] s) => (bfloat16[2,3] y, string[2] t, float[3] k) <float[3] k = {1, 2, 3}> {
+    graph = """g (bfloat16[2,3] x, string[2] s) => (bfloat16[2,3] y, string[2] t, float[3] k, string[2] l)
+        <float[3] k = {1, 2, 3}, string[2] l = {"a", "b"}> {
         f = Cast <to = 1> (x)  n = Neg (f)  y = Cast <to = 16> (n)  t = Identity (s) }"""
     exported(text(graph), tmp_path, "python")
     run = module(tmp_path / "shipped")
@@ -115,6 +116,7 @@ def test_folders_of_tensors_take_the_place_of_npz(tmp_path):
     np.testing.assert_array_equal(answers["y"].view(ml_dtypes.bfloat16), -x)
     np.testing.assert_array_equal(answers["t"], feeds["s"])
     np.testing.assert_array_equal(answers["k"], np.array([1, 2, 3], np.float32))
+    np.testing.assert_array_equal(answers["l"], ["a", "b"])
     (tmp_path / "in" / "tensors.json").write_text("{}")
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "") and "error: " in done.stderr and "Traceback" not in done.stderr

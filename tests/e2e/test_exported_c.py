@@ -98,7 +98,7 @@ def test_the_runner_computes_what_dovetail_computes(net, backends, engines, tmp_
 def test_types_extents_and_constants(tmp_path, run):
     """Types that C++ lacks are their bits; scalars, empty extents and constants are outputs like others."""
     graph = """g (bfloat16[n,8] x, float[n,8] z, int64 i, string s) => (bfloat16[n,8] y, float[n,8] q, int64 j, float r,
-        string t, bool[3] k) <bool[3] k = {1, 0, 1}, int64 three = {3}> {
+        string t, bool[3] k, string[2] l) <bool[3] k = {1, 0, 1}, string[2] l = {"a", "bé"}, int64 three = {3}> {
         f = Cast <to = 1> (x)  h = MatMul (f, w)  c = Celu (h)  p = MatMul (c, w)  y = Cast <to = 16> (p)
         m = MatMul (z, w)  q = Relu (m)  j = Add (i, three)  u = ReduceSum <keepdims = 0> (q)  r = Tanh (u)
         t = Identity (s) }"""
@@ -108,6 +108,7 @@ def test_types_extents_and_constants(tmp_path, run):
         x = (noise(rows, 8).view(np.uint32) >> 16).astype(np.uint16)
         feeds = {"x": x, "z": noise(rows, 8), "i": np.array(2**40), "s": np.array("naïve", object)}
         expected = result.run({**feeds, "x": x.view(ml_dtypes.bfloat16)})
+        expected["l"] = np.array(["a", "bé"], object)
         assert_same_bytes(run(tmp_path / "shipped", feeds, types), expected)
 
 

@@ -121,11 +121,15 @@ def _written(compiled: CompiledModel, result: Path, root: Path) -> dict[str, Any
 
 
 def _constant(value: ir.Value, root: Path) -> dict[str, Any]:
-    """Write an output that nothing computes, little-endian."""
+    """Write an output that nothing computes: little-endian, texts as a list in JSON."""
     assert value.const_value is not None
-    path = root / "constants" / f"{len(list(root.glob('constants/*')))}.bin"
+    texts = value.const_value.dtype.name == "STRING"
+    path = root / "constants" / f"{len(list(root.glob('constants/*')))}.{'json' if texts else 'bin'}"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(value.const_value.tobytes())
+    if texts:
+        write_text(path, json.dumps([text.decode() for text in value.const_value.numpy().ravel()]))
+    else:
+        path.write_bytes(value.const_value.tobytes())
     return constant_of(value, path, root)
 
 

@@ -460,6 +460,21 @@ void check_input(const Json &declared, const Tensor &tensor) {
     if (declared.find("range")) check_range(declared, tensor);
 }
 
+// Read a tensor as it is declared: the bytes of its elements, or a JSON list of texts.
+Tensor tensor_of(const Json &declared, const fs::path &path) {
+    Tensor tensor = Tensor::strings(declared.at("shape").integers(), {});
+    tensor.type = declared.at("type").words();
+    if (tensor.type == "string") {
+        tensor.texts = json_of(path).texts();
+    } else {
+        auto content = std::make_shared<std::string>(content_of(path));
+        tensor.data = std::shared_ptr<const void>(content, content->data());
+        tensor.bytes = content->size();
+    }
+    check_elements(declared.at("name").words(), tensor);
+    return tensor;
+}
+
 // ---- Shared libraries -----------------------------------------------------------------------------------------------
 
 std::string variable(const std::string &name) {
@@ -1103,18 +1118,7 @@ Tensors read_tensors(const std::string &folder) {
         throw Error(index.string() + " is no list of tensors of version 1");
     Tensors tensors;
     for (const Json &one : description.at("tensors").rows()) {
-        std::string name = one.at("name").words(), type = one.at("type").words();
-        std::vector<int64_t> shape = one.at("shape").integers();
-        fs::path path = fs::path(folder) / one.at("file").words();
-        Tensor tensor = Tensor::strings(shape, {});
-        if (type == "string") {
-            tensor.texts = json_of(path).texts();
-        } else {
-            auto content = std::make_shared<std::string>(content_of(path));
-            tensor = {type, shape, std::shared_ptr<const void>(content, content->data()), content->size(), {}};
-        }
-        check_elements(name, tensor);
-        tensors[name] = std::move(tensor);
+        tensors[one.at("name").words()] = tensor_of(one, fs::path(folder) / one.at("file").words());
     }
     return tensors;
 }
@@ -1170,11 +1174,7 @@ struct Runner::State {
             throw Error(path.string() + " is no description of version 1");
         for (const Json &one : description.at("inputs").rows()) types[one.at("name").words()] = one.at("type").words();
         for (const Json &one : description.at("constants").rows()) {
-            std::string content = content_of(checked(folder, one.at("file"), options.verify));
-            Tensor tensor = Tensor::view(one.at("type").words(), one.at("shape").integers(), content.data());
-            tensor.bytes = content.size();
-            check_elements(one.at("name").words(), tensor);
-            constants[one.at("name").words()] = Tensor::copy(tensor.type, tensor.shape, content.data());
+            constants[one.at("name").words()] = tensor_of(one, checked(folder, one.at("file"), options.verify));
         }
         const std::vector<Json> &steps = description.at("steps").rows();
         for (size_t number = 0; number < steps.size(); ++number) add(number, steps[number]);

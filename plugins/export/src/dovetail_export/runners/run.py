@@ -56,9 +56,8 @@ class Runner:
         makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, **(engines or {})}
         self.values = {}
         for constant in self.description["constants"]:
-            raw = _checked(self.folder, constant["file"], verify).read_bytes()
-            dtype = TYPES[constant["type"]][1]
-            self.values[constant["name"]] = np.frombuffer(raw, dtype).reshape(constant["shape"])
+            content = _checked(self.folder, constant["file"], verify).read_bytes()
+            self.values[constant["name"]] = _from_bytes(content, constant["type"], constant["shape"])
             self.types[constant["name"]] = constant["type"]
         self.steps = []
         for number, step in enumerate(self.description["steps"]):
@@ -104,6 +103,12 @@ def _checked(folder, file, verify):
         if digest.hexdigest() != file["sha256"]:
             raise ValueError(f"{path} was changed: its digest differs")
     return path
+
+
+def _from_bytes(content, type_, shape):
+    if type_ == "string":
+        return np.array(json.loads(content), object).reshape(shape)
+    return np.frombuffer(content, TYPES[type_][1]).reshape(shape)
 
 
 def _check_processor(number, needs):
@@ -250,11 +255,7 @@ def read_tensors(folder):
             raise ValueError(f"{index} is no list of tensors of version 1")
         for one in description["tensors"]:
             content = (Path(folder) / one["file"]).read_bytes()
-            if one["type"] == "string":
-                array = np.array(json.loads(content), object)
-            else:
-                array = np.frombuffer(content, TYPES[one["type"]][1])
-            arrays[one["name"]] = array.reshape(one["shape"])
+            arrays[one["name"]] = _from_bytes(content, one["type"], one["shape"])
     except (KeyError, TypeError) as error:
         raise ValueError(f"{index}: {error}") from None
     return arrays
