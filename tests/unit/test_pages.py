@@ -23,7 +23,7 @@ MEMBERS = ["core", "schemas", "plugins/*", "backends/*"]
 OPTION = re.compile(r"(?<![\w-])--[a-zA-Z][\w-]*")
 PATH = re.compile(r"(?<![\w./{<*$:-])\w[\w.-]*(?:/[\w.-]+)*(?:\.py\b|/)(?![\w*<{-])|[\w.-]+/[\w./-]+\w")
 # Their options are not ours. A page for people who know another tool names its options in a table.
-OTHER_PROGRAMS = r"pip |ruff |mkdocs |hb_mapper |polygraphy |trtexec |dask |--(minShapes|fp16|bf16)$"
+OTHER_PROGRAMS = r"\./dovetail_run |pip |ruff |mkdocs |hb_mapper |polygraphy |trtexec |dask |--(minShapes|fp16|bf16)$"
 MISSING = object()
 FOLDERS = {"core", "schemas", "plugins", "backends", "tests", "docs", "bench", "examples", "tools", ".ci"}
 FILES = [path for folder in sorted(FOLDERS) for path in (ROOT / folder).rglob("*")]
@@ -138,7 +138,7 @@ def test_files_that_a_page_names_exist(page, repository):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_python_names_that_a_page_names_exist(page, installed_examples, quoted):
     code = "\n".join(code_of(page))
-    named = set(re.findall(r"(?<![\w./\"-])(dovetail(?:_\w+)?(?:\.\w+)+)(?![\w-]|::)", code))
+    named = set(re.findall(r"(?<![\w./\"-])(dovetail(?:_\w+)?(?:\.(?!cpp\b|h\b)\w+)+)(?![\w-]|::)", code))
     for module, names in re.findall(r"from (dovetail[\w.]*) import (\([^)]*\)|.*)", code):
         named |= {f"{module}.{name}" for name in re.findall(r"\w+", re.sub(r" as \w+|#.*", "", names))}
     missing = sorted(name for name in named - brought_by(page) - quoted if not is_python_name(name))

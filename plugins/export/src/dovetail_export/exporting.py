@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin.loading.loader import PluginSet
 
-RUNNERS = {"python": ("run.py",)}
+RUNNERS = {"python": ("run.py",), "c": ("dovetail_run.h", "dovetail_run.cpp")}
 """The files of each runner."""
 
 
@@ -41,7 +41,8 @@ def export(
     Args:
         result: The folder that `compile` wrote, or what was compiled, once it is saved as it is.
         folder: The folder to write. It must not exist, or be empty or an earlier export, which is replaced as a whole.
-        runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; None for no program.
+        runner: `python` for `run.py`, which needs NumPy and the packages of the engines alone; `c` for
+            `dovetail_run.cpp` and its header, which need the engines' shared libraries; None for no program.
         plugins: Installed plugins; by default all.
 
     Returns:
@@ -122,11 +123,15 @@ def _written(compiled: CompiledModel, result: Path, root: Path) -> dict[str, Any
 
 
 def _constant(value: ir.Value, root: Path) -> dict[str, Any]:
-    """Write an output that nothing computes, little-endian."""
+    """Write an output that nothing computes: little-endian, texts as a list in JSON."""
     assert value.const_value is not None
-    path = root / "constants" / f"{len(list(root.glob('constants/*')))}.bin"
+    texts = value.const_value.dtype.name == "STRING"
+    path = root / "constants" / f"{len(list(root.glob('constants/*')))}.{'json' if texts else 'bin'}"
     path.parent.mkdir(exist_ok=True)
-    path.write_bytes(value.const_value.tobytes())
+    if texts:
+        write_text(path, json.dumps([text.decode() for text in value.const_value.numpy().ravel()]))
+    else:
+        path.write_bytes(value.const_value.tobytes())
     return constant_of(value, path, root)
 
 

@@ -1,11 +1,12 @@
 """Run an exported result with NumPy and the packages of its engines alone.
 
-    python run.py INPUTS.npz OUTPUTS.npz
+    python run.py INPUTS OUTPUTS
 
-or, in a program, `Runner(folder).run({"x": array})`. Arrays of types that NumPy lacks are passed as unsigned integers
-of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the engine's
-name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function from arrays
-by name to arrays by name.
+or, in a program, `Runner(folder).run({"x": array})`. INPUTS and OUTPUTS are files of arrays (x.npz), or folders with
+tensors.json, which names the tensors and the file of each. Arrays of types that NumPy lacks are passed as unsigned
+integers of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the
+engine's name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function
+from arrays by name to arrays by name.
 """
 
 from __future__ import annotations
@@ -55,9 +56,9 @@ class Runner:
         makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, **(engines or {})}
         self.values = {}
         for constant in self.description["constants"]:
-            raw = _checked(self.folder, constant["file"], verify).read_bytes()
-            dtype = TYPES[constant["type"]][1]
-            self.values[constant["name"]] = np.frombuffer(raw, dtype).reshape(constant["shape"])
+            content = _checked(self.folder, constant["file"], verify).read_bytes()
+            self.values[constant["name"]] = _from_bytes(content, constant["type"], constant["shape"])
+            self.types[constant["name"]] = constant["type"]
         self.steps = []
         for number, step in enumerate(self.description["steps"]):
             if step["engine"] not in makers:
@@ -102,6 +103,12 @@ def _checked(folder, file, verify):
         if digest.hexdigest() != file["sha256"]:
             raise ValueError(f"{path} was changed: its digest differs")
     return path
+
+
+def _from_bytes(content, type_, shape):
+    if type_ == "string":
+        return np.array(json.loads(content), object).reshape(shape)
+    return np.frombuffer(content, TYPES[type_][1]).reshape(shape)
 
 
 def _check_processor(number, needs):
@@ -231,6 +238,48 @@ def _float32(array, type_):
     return (array.astype("u4") << 16).view("f4") if type_ == "bfloat16" else array
 
 
+def read_tensors(folder):
+    """Read a folder of tensors.
+
+    Returns:
+        Arrays by name; texts as objects, types that NumPy lacks as unsigned integers.
+
+    Raises:
+        ValueError: It holds no tensors, or a file does not fit to its type and shape. Errors of reading pass.
+    """
+    index = Path(folder) / "tensors.json"
+    description = json.loads(index.read_text(encoding="utf-8"))
+    arrays = {}
+    try:
+        if description["format"] != "dovetail-tensors" or description["version"] != 1:
+            raise ValueError(f"{index} is no list of tensors of version 1")
+        for one in description["tensors"]:
+            content = (Path(folder) / one["file"]).read_bytes()
+            arrays[one["name"]] = _from_bytes(content, one["type"], one["shape"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{index}: {error}") from None
+    return arrays
+
+
+def write_tensors(folder, arrays, types):
+    """Write a folder of tensors.
+
+    Args:
+        folder: The folder; it is made if it is missing.
+        arrays: Arrays by name.
+        types: The type of each, as `deploy.json` names it.
+    """
+    folder, entries = Path(folder), []
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (name, array) in enumerate(arrays.items()):
+        strings = types[name] == "string"
+        file = f"{number}.{'json' if strings else 'bin'}"
+        (folder / file).write_bytes(json.dumps(array.ravel().tolist()).encode() if strings else array.tobytes())
+        entries.append({"name": name, "type": types[name], "shape": list(array.shape), "file": file})
+    index = {"format": "dovetail-tensors", "version": 1, "tensors": entries}
+    (folder / "tensors.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+
+
 def main(arguments):
     """Run the result beside this file."""
     if len(arguments) != 2:
@@ -238,13 +287,22 @@ def main(arguments):
         return 2
     try:
         runner = Runner(Path(__file__).parent)
-        with np.load(arguments[0], allow_pickle=False) as given:
-            outputs = runner.run(dict(given))
+        outputs = runner.run(_read(Path(arguments[0])))
+        if not arguments[1].endswith(".npz"):
+            write_tensors(arguments[1], outputs, runner.types)
+            return 0
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     np.savez(arguments[1], **{name: _float32(array, runner.types[name]) for name, array in outputs.items()})
     return 0
+
+
+def _read(path):
+    if path.is_dir():
+        return read_tensors(path)
+    with np.load(path, allow_pickle=False) as given:
+        return dict(given)
 
 
 if __name__ == "__main__":
