@@ -134,8 +134,10 @@ def test_facts_of_the_tool_and_of_the_session_are_in_plan_and_explanation(compil
     assert facts["artifact-facts"]["cycles"] == 1200 and facts["artifact-facts"]["tool"] == "acme 2.1"
     assert facts["engine-facts"] == {"memory": 4096}
     result.save(tmp_path / "out")
-    lines = "\n".join(dovetail.explain(dovetail.load(tmp_path / "out", plugins=compiled.plugins), "conv_1"))
-    assert "tool acme 2.1, cycles 1200" in lines
+    loaded = dovetail.load(tmp_path / "out", plugins=compiled.plugins)
+    for node in ("conv_1", "pool_1"):  # the first one, which has the remark, and another one of its region
+        lines = "\n".join(dovetail.explain(loaded, node))
+        assert "tool acme 2.1, cycles 1200" in lines
 
 
 def test_what_is_reported_of_a_program_holds_for_its_nodes(compiled, tmp_path):

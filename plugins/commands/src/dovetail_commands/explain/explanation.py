@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _DEPTH = 4
+_OF_PROGRAMS = ("artifact-facts", "engine-facts")  # rules of remarks on what tools and engines report of a region
 _IN_FULL = 3  # nodes explained in full
 _SIMILAR_AMONG = 2000  # names, up to which all are compared
 
@@ -77,9 +78,19 @@ def _explain_node(plan: Plan, name: str) -> list[str]:
     _chain(name, remarks, lines, 1, {name})
     if len(lines) <= 1:
         lines.append(f"  {_claimed(plan, found)}, and it is as in the source model")
+    lines += _of_program(plan, found)
     # Changes of the request are tried instead; `remedy_lines` reports the outcome.
     helpful = [remark.advice for remark in remarks.get(name, ()) if remark.advice]
     return lines + [f"what would help: {text}" for text in dict.fromkeys(helpful)]
+
+
+def _of_program(plan: Plan, node: PlannedNode | None) -> list[str]:
+    """Return what its tool and its engine report of a node's region, which is remarked at another node of it."""
+    if node is None or node.region is None:
+        return []
+    others = {one.name for one in plan.nodes if one.region == node.region and one is not node}
+    found = [remark for remark in plan.remarks if remark.rule in _OF_PROGRAMS and remark.node in others]
+    return [f"  region {node.region}, with {remark.node}: {remark.why}" for remark in found]
 
 
 def _claimed(plan: Plan, node: PlannedNode | None) -> str:
