@@ -14,5 +14,6 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry: Registry) -> None:
-    """Register the command `export`."""
+    """Register the command `export`, and the executor `device`."""
     registry.command("export", "dovetail_export.command:EXPORT")
+    registry.executor("device", "dovetail_export.device:Device")

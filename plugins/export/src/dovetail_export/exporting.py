@@ -24,7 +24,7 @@ from dovetail_export.description import FILE, FORMAT, constant_of, description_o
 
 if TYPE_CHECKING:
     import onnx_ir as ir
-    from dovetail.plugin.loading.loader import PluginSet
+    from dovetail.plugin import PluginSet
 
 RUNNERS = {"python": ("run.py",), "c": ("dovetail_run.h", "dovetail_run.cpp")}
 """The files of each runner."""

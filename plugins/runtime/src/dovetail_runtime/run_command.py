@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run parts of the data on the machines of a dask.distributed scheduler, which see result and data under "
         "the same paths",
     )
-    parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    add_executor(parser)
     add_engine_env(parser)
     parser.add_argument("--threads", type=int, metavar="N", help="threads of each engine; all cores by default")
     parser.add_argument(
@@ -45,6 +45,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trace", type=output, metavar="OUT.json", help="write when each region ran, for Perfetto or chrome://tracing"
     )
     parser.add_argument("-o", "--output", type=output, metavar="OUT.npz", help="file to write the outputs to")
+
+
+def add_executor(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that say what runs a result."""
+    parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    parser.add_argument(
+        "--device",
+        metavar="COMMAND",
+        help="run it elsewhere: 'ssh board /opt/run {folder} {inputs} {outputs}' (dovetail-export)",
+    )
+
+
+def executor_of(args: argparse.Namespace, compiled: CompiledModel) -> str:
+    """Return the name of the executor that the arguments of `add_executor` ask for, and set its options.
+
+    Raises:
+        UsageError: Two are named, or machines of a cluster as well.
+    """
+    if args.device is None:
+        return str(args.executor)
+    if args.executor or args.cluster:
+        raise UsageError("--device says what runs the result", "leave out --executor and --cluster")
+    compiled.options["device"] = args.device
+    return "device"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -64,11 +88,12 @@ def run(args: argparse.Namespace) -> int:
         compiled.options["parallel"] = args.parallel
     if args.threads is not None:
         compiled.options["threads"] = args.threads
+    executor = executor_of(args, compiled)
     if args.trace:
-        with trace(compiled, args.trace, args.executor) as timeline:
-            given = compiled.run_on(args.data, executor=args.executor)
+        with trace(compiled, args.trace, executor) as timeline:
+            given = compiled.run_on(args.data, executor=executor)
     else:
-        timeline, given = None, _outputs(args, compiled)
+        timeline, given = None, _outputs(args, compiled, executor)
     outputs = {name: array for output, value in given.items() for name, array in arrays_of(output, value).items()}
     if args.output:
         _write(args.output, outputs)
@@ -96,10 +121,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _outputs(args: argparse.Namespace, compiled: CompiledModel) -> dict[str, np.ndarray]:
+def _outputs(args: argparse.Namespace, compiled: CompiledModel, executor: str) -> dict[str, np.ndarray]:
     """Run the result on all of the data, here or on the machines of a cluster."""
     if not args.cluster:
-        return compiled.run_on(args.data, executor=args.executor)
+        return compiled.run_on(args.data, executor=executor)
     from dovetail_commands.progress import Progress
 
     from dovetail_runtime.data_workers import workers_of
@@ -109,7 +134,7 @@ def _outputs(args: argparse.Namespace, compiled: CompiledModel) -> dict[str, np.
         assert workers is not None, "an address names workers"
         for text in notes:
             say_note(text)
-        return run_in_parts(workers, compiled, args.result, args.data, args.executor, progress)
+        return run_in_parts(workers, compiled, args.result, args.data, executor, progress)
 
 
 def _write(path: Path, outputs: dict[str, np.ndarray]) -> None:

@@ -109,7 +109,9 @@ BISECT = PlainCommand(
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `verify`."""
-    from dovetail_verify.layers import ORDERS  # the help lists this command
+    from dovetail_runtime.run_command import add_executor  # the help lists this command
+
+    from dovetail_verify.layers import ORDERS
 
     parser.add_argument("original", type=Path, metavar="ORIGINAL")
     parser.add_argument("result", type=Path, metavar="RESULT", help="folder that compile wrote, or a model")
@@ -118,6 +120,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
         "--cluster", metavar="ADDRESS",
         help="address of a dask.distributed scheduler: its machines compare on parts of --data, a folder",
     )  # fmt: skip
+    add_executor(parser)
     add_engine_env(parser)
     add_input_shapes(parser)
     add_goals(parser)
@@ -160,13 +163,16 @@ def run_verify(args: argparse.Namespace) -> int:
         return _verify_programs(args)
     import dovetail
     from dovetail.passes import Request
+    from dovetail.plugin import CompiledModel
     from dovetail_runtime.data_workers import workers_of, working_on
+    from dovetail_runtime.run_command import executor_of
 
     from dovetail_verify.functions import verify
 
     plugins = plugins_of(args)
     original = dovetail.open(args.original, plugins)
     result = dovetail.load(args.result, plugins) if args.result.is_dir() else args.result
+    executor = executor_of(args, result) if isinstance(result, CompiledModel) else ""
     with Progress() as progress, workers_of(args.cluster, plugins) as (workers, notes), working_on(workers):
         note(*(f"note: {text}" for text in notes))
         verification = verify(
@@ -175,6 +181,7 @@ def run_verify(args: argparse.Namespace) -> int:
             args.data,
             seed=args.seed,
             input_shapes=shapes,
+            executor=executor,
             **goals,
             plugins=plugins,
             progress=progress,

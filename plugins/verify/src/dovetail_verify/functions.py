@@ -58,6 +58,7 @@ def verify(
     *,
     seed: int = 0,
     input_shapes: InputShapes = None,
+    executor: str = "",
     min_snr: float | None = None,
     min_cosine: float | None = None,
     min_top1: float | str | None = None,
@@ -75,6 +76,7 @@ def verify(
         data: See `dovetail_runtime.data.sources.read_data`; one batch of random inputs by default.
         seed: Seed of random inputs.
         input_shapes: Shapes of random inputs where the model leaves them open: by name, or texts as the command takes.
+        executor: The executor that runs a result of `compile`; by default that which runs region by region.
         min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise:
             Accuracy goals, which require data; violations are in `missed`
             of the result.
@@ -94,14 +96,14 @@ def verify(
     elif not isinstance(result, CompiledModel):
         result = dovetail.open(result, plugins)
     data = None if data is None else input_data(data).given
-    verification = compared(original, result, data, shapes_of(input_shapes, original), progress, ctx, seed)
+    verification = compared(original, result, data, shapes_of(input_shapes, original), progress, ctx, seed, executor)
     verification.missed, verification.doubts = goals.missed(verification), goals.doubts(verification)
     verification.doubts += doubts_about(original, verification, data, ctx)
     if data is not None and isinstance(result, CompiledModel) and result.plan is not None:
         verification.held_back = seen_before(result, data)
     if isinstance(result, CompiledModel):
         ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
-        verification.engines = [f"{engine} ({backend})" for engine, backend in ran]
+        verification.engines = [executor] if executor else [f"{engine} ({backend})" for engine, backend in ran]
     return verification
 
 

@@ -38,17 +38,18 @@ def compared(
     progress: Progress | None,
     ctx: Context,
     seed: int = 0,
+    executor: str = "",
 ) -> OutputVerification:
     """Compare a result with its original on data, beside each other if there are workers, or on random inputs."""
     from dovetail.plugin import CompiledModel
 
     workers = data_workers()
-    if workers is not None and data is not None and isinstance(result, CompiledModel):
+    if workers is not None and data is not None and isinstance(result, CompiledModel) and not executor:
         found = verified_in_parts(workers, original, result, data, progress)
         if found is not None:
             return found
 
-    run = runner(result) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
+    run = runner(result, executor) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
     return verify(original, source_runner(original, ctx), run, data, seed, progress, shapes, made)
 

@@ -110,13 +110,15 @@ def weights_within(model: Model, limit: int) -> bool:
 _KEPT_WEIGHTS = 1 << 30  # bytes; a session of a larger source is not held while the result is made
 
 
-def runner(compiled: CompiledModel) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
-    """Return a function that runs a result on its original's data."""
+def runner(compiled: CompiledModel, executor: str = "") -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
+    """Return a function that runs a result on its original's data, by the executor of that name."""
     from dovetail_runtime.data.batches import fitted
     from dovetail_runtime.data.quantized_ends import dequantized_outputs, quantized_inputs
 
     model = compiled.model
-    return lambda feeds: dequantized_outputs(model, compiled.run(fitted(model, quantized_inputs(model, feeds))))
+    return lambda feeds: dequantized_outputs(
+        model, compiled.run(fitted(model, quantized_inputs(model, feeds)), executor)
+    )
 
 
 def exact_runner(compiled: CompiledModel, ctx: Context) -> Callable[[Mapping[str, np.ndarray]], dict[str, np.ndarray]]:
