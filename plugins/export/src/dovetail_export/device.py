@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_of, name_of
-from dovetail.plugin import CompiledModel, Executed, Executor, TemporaryFolder
+from dovetail.plugin import CompiledModel, Executed, Executor, TemporaryFolder, run_command
 from dovetail_runtime.feeds import DeclaredInputs, declared
 
 from dovetail_export.exporting import export
@@ -93,18 +92,15 @@ class Device(Executor):
     def _called(self, command: list[str]) -> str:
         """Run the command, and return its last words."""
         try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                timeout=self._timeout,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
+            done = run_command(command, self._timeout)
+        except TimeoutError:
             problem = f"the command for the device was ended after {self._timeout:g} s: {shlex.join(command)}"
             raise DovetailError(problem, "the option device_timeout allows more seconds") from None
         except OSError as error:
             raise DovetailError(f"the command for the device cannot be run: {error}", f"'{_EXAMPLE}'") from None
-        said = (done.stderr.strip() or done.stdout.strip())[-_LAST_WORDS:]
-        if done.returncode:
-            problem = f"the command for the device ended with {done.returncode}: {shlex.join(command)}"
+        said = done.text.strip()[-_LAST_WORDS:]
+        if done.code:
+            problem = f"the command for the device ended with {done.code}: {shlex.join(command)}"
             raise DovetailError(problem, said)
         return said
 
