@@ -40,8 +40,8 @@ def poor_engines(monkeypatch):
     """Engines that are one percent off, as those of another CPU might be."""
     right = parts.runner
 
-    def poor(compiled):
-        run = right(compiled)
+    def poor(compiled, executor=""):
+        run = right(compiled, executor)
         return lambda feeds: {name: array * np.float32(1.01) for name, array in run(feeds).items()}
 
     monkeypatch.setattr(parts, "runner", poor)
