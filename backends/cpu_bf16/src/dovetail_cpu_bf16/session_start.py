@@ -59,7 +59,7 @@ class Keepable(SelfChecking):
 class OpenVinoStart(SessionStart):
     """Starts sessions of `openvino-cpu` and of engines that derive from it.
 
-    OpenVINO's own cache of compiled models is no alternative: what `export_model` wrote and `import_model` reads
+    OpenVINO's own cache of compiled models is not used: what `export_model` wrote and `import_model` reads
     computes other numbers for recurrent layers (2026.4.1).
     """
 

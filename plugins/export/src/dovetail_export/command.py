@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from dovetail.cli import PlainCommand, existing, note, output, plugins_of, print_json, say
+from dovetail.text import pluralize
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
         say(f"{number}  {', '.join(step['backends'])} on {step['engine']}  {files}  {size} bytes")
         if step["needs"]:
             say(f"   for CPUs with {' and '.join(' or '.join(group) for group in step['needs'])}")
-    say(f"{args.to}: {len(description['steps'])} steps, described in {args.to / 'deploy.json'}")
+    say(f"{args.to}: {pluralize(len(description['steps']), 'step')}, described in {args.to / 'deploy.json'}")
     return 0
 
 
