@@ -102,9 +102,10 @@ def options_of_commands():
     """The options of every installed command."""
     found = {}
     for name in load_plugins().registry.command:
-        parser = CommandLine([name]).parser()
+        words = name.split(" ")
+        parser = CommandLine(words).parser()
         with contextlib.redirect_stdout(io.StringIO()) as text, pytest.raises(SystemExit):
-            parser.parse_args([name, "--help"])
+            parser.parse_args([*words, "--help"])
         listed = re.findall(r"^  (-.*?)(?:  |$)", text.getvalue(), re.MULTILINE)
         found[name] = set(OPTION.findall(" ".join(listed)))
     return found
@@ -150,13 +151,14 @@ def test_commands_and_options_that_a_page_names_exist(page, options_of_commands,
     """Options after `dovetail COMMAND` or a script are theirs; others are those of any command, or of pytest."""
     own = brought_by(page)
     of_any = own.union(*options_of_commands.values())
+    two_words = [name for name in options_of_commands if " " in name]
     wrong = []
     for line in (line for text in code_of(page) for line in text.replace("\\\n", " ").splitlines()):
         line = re.sub(r"'[^']*'|\"[^\"]*\"", " ", line)
         options = set(OPTION.findall(line))
         if re.match(OTHER_PROGRAMS, line.strip()):
             continue
-        if command := re.search(r"(?<![\w./-])dovetail ([a-z][\w-]*)", line):
+        if command := re.search(rf"(?<![\w./-])dovetail ({'|'.join(two_words)}|[a-z][\w-]*)", line):
             allowed = options if command[1] in own else options_of_commands.get(command[1])
             wrong += [line] if allowed is None else sorted(options - own - allowed)
         elif script := re.search(r"[\w./]+\.py\b", line):

@@ -18,4 +18,9 @@ dovetail_api = 1
 def register(registry):
     """Register the format of backend files, and the command that checks one."""
     registry.backend_format("yaml", "dovetail_schemas.backend_yaml:BackendYaml")
-    registry.command("check", "dovetail_schemas.check_command:CHECK")
+    registry.command(
+        "check",
+        "dovetail_schemas.check_command:CHECK",
+        "extend",
+        "Check a backend file, its table over models, or a file of operators.",
+    )

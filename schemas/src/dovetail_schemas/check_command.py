@@ -251,9 +251,7 @@ def _option(text: str) -> tuple[str, str]:
     return key, value
 
 
-CHECK = PlainCommand(
-    "check", "Check a backend file, its table over models, or a file of operators.", add_arguments, run
-)
+CHECK = PlainCommand(add_arguments, run)
 
 
 _MOST_COMBINATIONS = 64

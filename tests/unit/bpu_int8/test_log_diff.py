@@ -97,11 +97,11 @@ def test_the_command_takes_folders_and_plans(result, log, tmp_path, capsys):
     result.save(tmp_path / "out")
     result.plan.save(tmp_path / "plan.yaml")
     for path in ("out", "plan.yaml"):
-        assert main(["hb-diff", str(tmp_path / path), str(log)]) == 0
+        assert main(["bpu", "diff", str(tmp_path / path), str(log)]) == 0
         said = capsys.readouterr().out
         assert said.startswith("6 nodes in both, 5 on the same device (83.3 %); 2 subgraphs on the BPU, 2 in the log")
         assert "soft" in said and "within 5 %" in said
-    assert main(["hb-diff", str(tmp_path / "out"), str(log), "--json"]) == 0
+    assert main(["bpu", "diff", str(tmp_path / "out"), str(log), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same"] == 5
 
 

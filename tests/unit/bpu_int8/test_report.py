@@ -122,7 +122,7 @@ def test_verdicts(cosine, verdict):
 
 def test_the_command(tmp_path, capsys):
     compiled().save(tmp_path / "out")
-    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    assert main(["bpu", "report", str(tmp_path / "out")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split("  ")[0] == "Node"
     assert [title.strip() for title in lines[0].split("  ") if title.strip()] == COLUMNS
@@ -131,7 +131,7 @@ def test_the_command(tmp_path, capsys):
     assert lines[lines.index("The quantify model output:") + 2].split()[0] == "y"
     assert lines[-3].endswith("fine")
     assert lines[-1].startswith("Quantize and Dequantize at the borders, on the CPU: 4 values")
-    assert main(["hb-report", str(tmp_path / "out"), "--json"]) == 0
+    assert main(["bpu", "report", str(tmp_path / "out"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["nodes"][5]["reason"] == "Softmax is quantized only where somebody asks for it"
 
@@ -139,10 +139,10 @@ def test_the_command(tmp_path, capsys):
 def test_long_names_are_cut_in_front_on_a_terminal_alone(tmp_path, capsys, monkeypatch):
     name = "backbone_stage_four_block_seven_convolution"
     compiled(NET.replace("[one]", f"[{name}]"), layers=False).save(tmp_path / "out")
-    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    assert main(["bpu", "report", str(tmp_path / "out")]) == 0
     assert name in capsys.readouterr().out
     monkeypatch.setattr(commands.sys.stdout, "isatty", lambda: True, raising=False)
-    assert main(["hb-report", str(tmp_path / "out")]) == 0
+    assert main(["bpu", "report", str(tmp_path / "out")]) == 0
     shown = capsys.readouterr().out
     assert name not in shown
     assert f"...{name[-27:]}" in shown
@@ -150,9 +150,9 @@ def test_long_names_are_cut_in_front_on_a_terminal_alone(tmp_path, capsys, monke
 
 def test_a_result_for_something_else(tmp_path, capsys):
     dovetail.compile(model_of(), "host").save(tmp_path / "out")
-    assert main(["hb-report", str(tmp_path / "out")]) == 1
+    assert main(["bpu", "report", str(tmp_path / "out")]) == 1
     assert "the result is for host, and not for bpu-int8" in capsys.readouterr().err
-    assert main(["hb-report", str(tmp_path / "nowhere")]) == 1
+    assert main(["bpu", "report", str(tmp_path / "nowhere")]) == 1
     assert "no such file or folder" in capsys.readouterr().err
 
 

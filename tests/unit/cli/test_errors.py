@@ -87,7 +87,7 @@ def test_help_names_every_command(cli):
     code, out, _ = cli("--help")
     assert code == 0
     for command in ("compile", "plan", "explain", "run", "verify", "opt", "backends", "passes", "check"):
-        assert f"\n    {command} " in out
+        assert f"\n  {command} " in out
         assert cli(command, "--help")[0] == 0
 
 

@@ -6,9 +6,6 @@ from dovetail.plugin import load_plugins
 
 COMMAND = """
 class Hello:
-    name = "hello"
-    summary = "Say hello."
-
     def add_arguments(self, parser):
         parser.add_argument("who", nargs="?", default="world")
 
@@ -17,7 +14,7 @@ class Hello:
 
 HELLO = Hello()
 """
-REGISTER = 'registry.command("hello", "acme_plugin.hello:HELLO")'
+REGISTER = 'registry.command("hello", "acme_plugin.hello:HELLO", "machine", "Say hello.")'
 
 
 @pytest.fixture
@@ -71,27 +68,67 @@ def test_any_other_exception_is_named_with_its_distribution(hello, body, capsys)
     ("source", "says"),
     [
         ("import nothing_of_this_name", "cannot be loaded from acme_plugin.hello:HELLO: ModuleNotFoundError"),
-        ("HELLO = 3", "has no name, summary, add_arguments, run"),
+        ("HELLO = 3", "has no add_arguments, run"),
         (COMMAND.replace("HELLO = Hello()", "HELLO = Hello"), "is a class"),
-        (COMMAND.replace('name = "hello"', 'name = "hullo"'), "calls itself 'hullo'"),
     ],
 )
-def test_one_that_does_not_load_is_a_warning_in_the_list_and_an_error_when_called(hello, source, says, capsys):
+def test_one_that_does_not_load_is_listed_and_an_error_when_called(hello, source, says, capsys):
     hello(source=source)
     assert main(["--help"]) == 0
-    listed, warned = capsys.readouterr()
-    assert "compile Compile a model" in " ".join(listed.split())
-    assert "hello" not in listed
-    assert "warning: command 'hello' of acme" in warned and says in warned
+    assert "hello" in capsys.readouterr().out, "the help imports no command"
     assert main(["hello"]) == 1
     assert says in capsys.readouterr().err
+
+
+def test_the_help_lists_commands_by_group_and_a_vendors_by_its_word(hello, capsys):
+    both = 'registry.command("acme {}", "acme_plugin.hello:HELLO", "{}", "Say hello.")'
+    hello(register=f"{both.format('greet', 'extend')}; {both.format('meet', 'measure')}")
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out
+    headings = [line for line in listed.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert headings == [
+        "compile and run:",
+        "understand a result:",
+        "measure accuracy and time:",
+        "extend:",
+        "this machine:",
+    ]
+    assert listed.index("measure accuracy") < listed.index("acme meet") < listed.index("extend:")
+    assert main(["acme", "--help"]) == 0
+    listed = capsys.readouterr().out
+    assert "acme greet" in listed and "acme meet" in listed and "compile" not in listed
+    assert main(["acme", "meet", "you"]) == 0
+    assert capsys.readouterr().out == "hello, you\n"
+    assert main(["acme", "met"]) == 2
+    assert "there is no command 'acme met' (did you mean 'acme meet' or 'acme greet'?)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            '"hello", "acme_plugin.hello:HELLO", "all", "Say hello."',
+            "in the group 'all'; there are compile, understand",
+        ),
+        ('"hello", "acme_plugin.hello:HELLO", "machine", ""', "without a summary"),
+        (
+            '"say hello you", "acme_plugin.hello:HELLO", "machine", "Say hello."',
+            "command name 'say hello you' may hold",
+        ),
+        ('"hello", "acme_plugin.hello:HELLO"', "missing 2 required positional arguments"),
+    ],
+)
+def test_a_registration_that_is_not_valid_is_named(hello, arguments, says, capsys):
+    hello(register=f"registry.command({arguments})")
+    main(["plugins"])
+    assert says in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("name", "owner"), [("plugins", "dovetail-core"), ("verify", "dovetail-verify")], ids=["core", "plugin"]
 )
 def test_the_name_of_an_installed_command_is_taken(hello, name, owner, capsys):
-    hello(register=f'registry.command("{name}", "acme_plugin.hello:HELLO")')
+    hello(register=f'registry.command("{name}", "acme_plugin.hello:HELLO", "machine", "Say hello.")')
     assert main(["--help"]) == 0
     warned = capsys.readouterr().err
     assert f"command '{name}' is registered by " in warned

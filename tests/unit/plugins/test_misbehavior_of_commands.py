@@ -88,7 +88,6 @@ class Format(dovetail.plugin.BackendFormat):
         return act()
 
 class Command:
-    name, summary = "odd-command", "It is odd."
     def add_arguments(self, parser):
         act() if AT == "command arguments" else None
     def run(self, args):
@@ -185,8 +184,8 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    for kind, name, target in {entries!r}:
-        getattr(registry, kind)(name, target)
+    for kind, *component in {entries!r}:
+        getattr(registry, kind)(*component)
 """
 ENTRIES = {
     "observer": [("observer", "odd", "odd_things:Observer")],
@@ -198,7 +197,7 @@ ENTRIES = {
     ],
     "store": [("result_store", "odd", "odd_things:Store")],
     "format": [("backend_format", "odd", "odd_things:Format"), ("backend", "listed", "odd_files:listed.oddlist")],
-    "command": [("command", "odd-command", "odd_things:COMMAND")],
+    "command": [("command", "odd-command", "odd_things:COMMAND", "extend", "It is odd.")],
     "option": [("option", "odd", "odd_things:OPTION")],
     "policy": [("option", "odd", "odd_things:OPTION")],
     "backend": [("backend", "odd-npu", "odd_things:Backend")],

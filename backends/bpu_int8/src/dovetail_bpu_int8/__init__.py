@@ -41,8 +41,18 @@ def register(registry):
     registry.pass_("vendor-notes", "dovetail_bpu_int8.vendor.option:VendorNotes")
     registry.option("unit-conv", "dovetail_bpu_int8.unit_conv_option:UNIT_CONV")
     registry.option("bpu", "dovetail_bpu_int8.vendor.option:BPU")
-    registry.command("hb-report", "dovetail_bpu_int8.vendor.commands:HB_REPORT")
-    registry.command("hb-diff", "dovetail_bpu_int8.vendor.commands:HB_DIFF")
+    registry.command(
+        "bpu report",
+        "dovetail_bpu_int8.vendor.commands:REPORT",
+        "understand",
+        "Print a result for bpu-int8 as hb_mapper prints it.",
+    )
+    registry.command(
+        "bpu diff",
+        "dovetail_bpu_int8.vendor.commands:DIFF",
+        "understand",
+        "Compare a result for bpu-int8 with a log of hb_mapper.",
+    )
     registry.emitter("hb-files", "dovetail_bpu_int8.vendor.hb_files:HbFiles")
     for fact in _FACTS:
         registry.fact(fact, f"dovetail_bpu_int8.facts:{fact}")

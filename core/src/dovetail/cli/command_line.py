@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from dovetail import __version__
 from dovetail.api_extensions import to_install
 from dovetail.errors import DovetailError, UsageError
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.commands import load_command
-from dovetail.plugin.loading.isolation import PluginWarning
+from dovetail.plugin.loading.registry import COMMAND_GROUPS
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
 from dovetail.text import did_you_mean
 
@@ -22,7 +21,9 @@ if TYPE_CHECKING:
     from dovetail.plugin.loading.loader import PluginSet
     from dovetail.plugin.loading.registry import Registry
 
-    _Subparsers: TypeAlias = argparse._SubParsersAction[argparse.ArgumentParser]
+
+_ABOUT = "Give every operator of a model a backend and a precision, and say why."
+_EPILOG = "Options: `dovetail COMMAND --help`. Exit codes: 0 done, 1 model or request at fault, 2 command line."
 
 
 class CommandLine:
@@ -69,44 +70,49 @@ class CommandLine:
             UsageError: There is no such command.
             DovetailError: The invoked command cannot be loaded.
         """
-        parser = argparse.ArgumentParser(
-            prog="dovetail",
-            description="Give every operator of a model a backend and a precision, and say why.",
-            epilog="Exit codes: 0 done, 1 the model or the request is at fault, 2 the command line is wrong.",
-        )
-        parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
         if self.name == "--version":
-            return parser
-        listed = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+            return _program("")
         registry = self.plugins.registry
-        if self.name and not self.name.startswith("-") and self.name not in registry.command:
-            raise UsageError(
-                f"there is no command {self.name!r}{did_you_mean(self.name, registry.command)}",
-                to_install(self.name)
-                or "`dovetail --help` lists them; others come with the distributions that bring them",
-            )
+        if self.name not in registry.command and " ".join(self._arguments[:2]) in registry.command:
+            self.name = " ".join(self._arguments[:2])
+        vendors = sorted({name.partition(" ")[0] for name in registry.command if " " in name})
         if self.name in registry.command:
             self.owner = registry.command.entry(self.name).owner
-            self._add_called(listed, load_command(registry, self.name))
-        else:
-            _list_commands(listed, registry)
-        return parser
+            return self._with_called(_program(""), load_command(registry, self.name))
+        if self.name in vendors:
+            commands = [name.partition(" ")[2] for name in registry.command if name.startswith(f"{self.name} ")]
+            if (word := next(iter(self._arguments[1:]), "-")).startswith("-"):
+                return _program(_listing(registry, f"{self.name} "), self.name)
+            self._refuse(f"{self.name} {word}", [f"{self.name} {one}" for one in commands])
+        if self.name and not self.name.startswith("-"):
+            self._refuse(self.name, [*registry.command, *vendors])
+        return _program(_listing(registry))
 
-    def _add_called(self, listed: _Subparsers, command: Command) -> None:
-        # Abbreviations would depend on which plugins are installed: without the one that verifies, `--verify` would
-        # mean `--verify-each`.
-        parser = listed.add_parser(command.name, help=command.summary, description=command.summary, allow_abbrev=False)
+    def _refuse(self, name: str, known: Sequence[str]) -> None:
+        raise UsageError(
+            f"there is no command {name!r}{did_you_mean(name, known)}",
+            to_install(name) or "`dovetail --help` lists them; others come with the distributions that bring them",
+        )
+
+    def _with_called(self, program: argparse.ArgumentParser, command: Command) -> argparse.ArgumentParser:
+        listed, summary = program, self.plugins.registry.command.entry(self.name).summary
+        for word in self.name.split(" "):
+            # Abbreviations would depend on which plugins are installed: without the one that verifies, `--verify`
+            # would mean `--verify-each`.
+            parser = listed.add_subparsers(prog=listed.prog).add_parser(word, description=summary, allow_abbrev=False)
+            listed = parser
         parser.set_defaults(command=command, command_line=self)
         _add_arguments(parser, command)
-        if command.name not in COMMANDS_WITH_OPTIONS:
-            return
-        self.options = installed_options(self.plugins.registry, command.name)
+        if self.name not in COMMANDS_WITH_OPTIONS:
+            return program
+        self.options = installed_options(self.plugins.registry, self.name)
         while faulty := _faulty(self.options, command):
             drop_option(self.plugins.registry, *faulty)
             self.options = [one for one in self.options if one.name != faulty[0]]
         for found in self.options:
             with blaming(found):
                 found.option.add_arguments(parser)
+        return program
 
 
 def _faulty(options: Sequence[InstalledOption], command: Command) -> tuple[str, DovetailError] | None:
@@ -125,15 +131,28 @@ def _faulty(options: Sequence[InstalledOption], command: Command) -> tuple[str, 
     return None
 
 
-def _list_commands(listed: _Subparsers, registry: Registry) -> None:
-    """Add a line for every command that loads; warn about the others."""
-    for name in registry.command:
-        try:
-            summary = load_command(registry, name).summary
-        except DovetailError as error:
-            warnings.warn(error.message, PluginWarning, stacklevel=2)
-        else:
-            listed.add_parser(name, help=summary)
+def _program(listing: str, vendor: str = "") -> argparse.ArgumentParser:
+    """Return the parser of the program, or of a vendor's commands, with the commands that its help lists."""
+    prog = f"dovetail {vendor}".rstrip()
+    about = f"Commands of {vendor}." if vendor else _ABOUT
+    parser = argparse.ArgumentParser(
+        prog=prog, usage=f"{prog} COMMAND ...", description=about, epilog=listing, add_help=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
+    parser.add_argument("--version", action="version", version=f"dovetail {__version__}", help=argparse.SUPPRESS)
+    return parser
+
+
+def _listing(registry: Registry, first: str = "") -> str:
+    """Return the commands in their groups: all, or those whose name begins with a vendor's word."""
+    shown = [entry for entry in registry.command.entries if entry.name.startswith(first)]
+    width = max(len(entry.name) for entry in shown)
+    lines = []
+    for group, heading in COMMAND_GROUPS.items():
+        if mine := [entry for entry in shown if entry.group == group]:
+            lines += [f"{heading}:", *(f"  {entry.name:{width}}  {entry.summary}" for entry in mine), ""]
+    return "\n".join([*lines, _EPILOG])
 
 
 def _add_arguments(parser: argparse.ArgumentParser, command: Command) -> None:

@@ -61,10 +61,8 @@ def columns(rows: Iterable[Sequence[object]], indent: str = "") -> list[str]:
 
 @dataclass(frozen=True)
 class PlainCommand:
-    """A command that consists of two functions; see `dovetail.plugin.Command` for its attributes."""
+    """A command that consists of two functions; see `dovetail.plugin.Command`."""
 
-    name: str
-    summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
 

@@ -51,4 +51,4 @@ def _document(record: PluginRecord, registry: Registry) -> dict[str, Any]:
     return {**record.as_dict(), "brings": brings, "does_not_load": failed}
 
 
-PLUGINS = PlainCommand("plugins", "List plugins, what each of them brings, and what does not load.", no_arguments, run)
+PLUGINS = PlainCommand(no_arguments, run)

@@ -12,25 +12,19 @@ if TYPE_CHECKING:
     from dovetail.plugin.loading.registry import Registry
 
 
-_REQUIRED = ("name", "summary", "add_arguments", "run")
+_REQUIRED = ("add_arguments", "run")
 
 
 class Command(Protocol):
-    """A command of the program `dovetail`, registered with `registry.command("hello", "acme.cli:HELLO")`.
+    """A command of the program `dovetail`.
 
-    The help lists every command, so its module must not import anything heavy at the top. `dovetail.cli.common` has
-    helpers for commands; `--json`, `--debug` and `--no-plugin` are added automatically.
-
-    Attributes:
-        name: Its name on the command line, which is its registered name.
-        summary: One sentence for the help.
+    It is registered with `registry.command("hello", "acme.cli:HELLO", "machine", "Say hello.")`, and imported when it
+    is invoked. `dovetail.cli.common` has helpers for commands; `--json`, `--debug` and `--no-plugin` are added
+    automatically.
     """
 
-    name: str
-    summary: str
-
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command to its parser; called only if the command is invoked."""
+        """Add the arguments of the command to its parser."""
 
     def run(self, args: argparse.Namespace) -> int:
         """Run the command, and return its exit code.
@@ -52,6 +46,4 @@ def load_command(registry: Registry, name: str) -> Command:
         raise DovetailError(f"{title} has no {', '.join(lacking)}", "see docs/plugins.md")
     if isinstance(found, type):
         raise DovetailError(f"{title} is a class", "register an object of it; see docs/plugins.md")
-    if found.name != name:
-        raise DovetailError(f"{title} calls itself '{found.name}'", "register it under the name that it has")
     return found

@@ -136,4 +136,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_env(parser)
 
 
-BACKENDS = PlainCommand("backends", "List backends, their engines, and plugins that are broken.", add_arguments, run)
+BACKENDS = PlainCommand(add_arguments, run)

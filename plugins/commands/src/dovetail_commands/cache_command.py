@@ -51,4 +51,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-CACHE = PlainCommand("cache", "Show or clear what later compilations and sessions use again.", add_arguments, run)
+CACHE = PlainCommand(add_arguments, run)

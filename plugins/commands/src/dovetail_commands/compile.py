@@ -239,7 +239,7 @@ def _document(args: argparse.Namespace, compiled: CompiledModel, failure: Result
     }
 
 
-COMPILE = PlainCommand("compile", "Compile a model for one or several backends.", add_compile_arguments, run_compile)
+COMPILE = PlainCommand(add_compile_arguments, run_compile)
 
 
 def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
@@ -272,6 +272,4 @@ def run_plan(args: argparse.Namespace) -> int:
     return 0
 
 
-PLAN = PlainCommand(
-    "plan", "Decide where and in what every operator runs, and print or save the plan.", add_plan_arguments, run_plan
-)
+PLAN = PlainCommand(add_plan_arguments, run_plan)

@@ -112,6 +112,4 @@ def _inside(folder: Path) -> Iterator[None]:
         os.chdir(before)
 
 
-DEMO = PlainCommand(
-    "demo", "Show in a minute what Dovetail does, with a small model in a new folder.", add_arguments, run
-)
+DEMO = PlainCommand(add_arguments, run)

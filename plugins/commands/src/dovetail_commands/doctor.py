@@ -231,6 +231,4 @@ def _placed(model: Model, names: list[str], plugins: PluginSet | None) -> dict[s
     return found
 
 
-DOCTOR = PlainCommand(
-    "doctor", "Say what this machine has and lacks, what a model needs, and what to type first.", add_arguments, run
-)
+DOCTOR = PlainCommand(add_arguments, run)

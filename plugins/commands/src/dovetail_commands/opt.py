@@ -97,7 +97,7 @@ def _write(args: argparse.Namespace, result: Result) -> None:
             say(f"// {remark.kind} {remark.node or '-'}: {remark.pass_}/{remark.rule}: {remark.why}{because}")
 
 
-OPT = PlainCommand("opt", "Run a pipeline of passes over a model and print it as text.", add_arguments, run)
+OPT = PlainCommand(add_arguments, run)
 
 
 def read_reproducer(path: str | Path, registry: Registry) -> tuple[Model, dict[str, Any]]:

@@ -69,9 +69,7 @@ def _document(registry: Registry, entry: Registration) -> dict[str, Any]:
     }
 
 
-PASSES = PlainCommand(
-    "passes", "List passes by stage, named pipelines, and plugins that are broken.", no_arguments, run
-)
+PASSES = PlainCommand(no_arguments, run)
 
 
 def _summary_of(pass_: type[Pass]) -> str:

@@ -39,7 +39,7 @@ def completed_model(args: argparse.Namespace) -> Path:
         with blaming(option):
             option.option.complete(args)
     if args.model is None:
-        raise UsageError("no model is named", f"write: dovetail {args.command.name} MODEL")
+        raise UsageError("no model is named", f"write: dovetail {args.command_line.name} MODEL")
     if not args.backend and not getattr(args, "plan", None):
         raise UsageError("no backend is named", "add --backend NAME (repeatable); `dovetail backends` lists them")
     return args.model

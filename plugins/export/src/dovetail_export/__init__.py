@@ -15,5 +15,7 @@ dovetail_api = 1
 @hookimpl
 def register(registry: Registry) -> None:
     """Register the command `export`, and the executor `device`."""
-    registry.command("export", "dovetail_export.command:EXPORT")
+    registry.command(
+        "export", "dovetail_export.command:EXPORT", "compile", "Write a result as files that run without Dovetail."
+    )
     registry.executor("device", "dovetail_export.device:Device")

@@ -43,4 +43,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-EXPORT = PlainCommand("export", "Write a result as files that run without Dovetail.", add_arguments, run)
+EXPORT = PlainCommand(add_arguments, run)

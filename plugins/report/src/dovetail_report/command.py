@@ -68,4 +68,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-REPORT = PlainCommand("report", "Write a result as one page: graph, reasons, borders, errors.", add_arguments, run)
+REPORT = PlainCommand(add_arguments, run)

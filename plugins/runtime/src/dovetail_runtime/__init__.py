@@ -20,6 +20,6 @@ def register(registry: Registry) -> None:
     """Register the executor, the pass `load`, options, and the command `run`."""
     registry.executor("regions", "dovetail_runtime.runner:ModelRunner")
     registry.pass_("load", "dovetail_runtime.loading:Load")
-    registry.command("run", "dovetail_runtime.run_command:RUN")
+    registry.command("run", "dovetail_runtime.run_command:RUN", "compile", "Run a compiled model on data.")
     registry.option("data-workers", "dovetail_runtime.data_workers_option:DATA_WORKERS")
     registry.option("target-only", "dovetail_runtime.target_only:TARGET")

@@ -154,4 +154,4 @@ def _row(name: str, array: np.ndarray) -> dict[str, Any]:
     return row
 
 
-RUN = PlainCommand("run", "Run a compiled model on data.", add_arguments, run)
+RUN = PlainCommand(add_arguments, run)

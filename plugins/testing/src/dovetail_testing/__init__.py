@@ -18,10 +18,27 @@ dovetail_api = 1
 @hookimpl
 def register(registry):
     """Register the commands of the vendor's kit."""
-    registry.command("new-backend", "dovetail_testing.kit.new_backend_command:NEW_BACKEND")
-    registry.command("coverage", "dovetail_testing.kit.coverage_command:COVERAGE")
-    registry.command("diff", "dovetail_testing.kit.diff_command:DIFF")
-    registry.command("probe", "dovetail_testing.probe.command:PROBE")
+    registry.command(
+        "new-backend",
+        "dovetail_testing.kit.new_backend_command:NEW_BACKEND",
+        "extend",
+        "Write a distribution for a new backend.",
+    )
+    registry.command(
+        "coverage",
+        "dovetail_testing.kit.coverage_command:COVERAGE",
+        "understand",
+        "Count nodes, work and borders of models that a backend does not take.",
+    )
+    registry.command(
+        "diff", "dovetail_testing.kit.diff_command:DIFF", "understand", "Compare two backends, plans or results."
+    )
+    registry.command(
+        "probe",
+        "dovetail_testing.probe.command:PROBE",
+        "extend",
+        "Measure which operators an engine computes, and write a backend file.",
+    )
 
 
 _PUBLIC = {

@@ -19,8 +19,18 @@ dovetail_kinds = {"tuning_policy": "code"}
 @hookimpl
 def register(registry: Registry) -> None:
     """Register the commands `tune` and `profile`, and what a tuning tries."""
-    registry.command("tune", "dovetail_tune.command:TUNE")
-    registry.command("profile", "dovetail_tune.profile_command:PROFILE")
+    registry.command(
+        "tune",
+        "dovetail_tune.command:TUNE",
+        "compile",
+        "Find the fastest plan that meets an accuracy goal, by measuring.",
+    )
+    registry.command(
+        "profile",
+        "dovetail_tune.profile_command:PROFILE",
+        "measure",
+        "Measure the time of operators on an engine of this machine.",
+    )
     registry.tuning_policy("defaults", "dovetail_tune.policies:Defaults")
     registry.tuning_policy("raised", "dovetail_tune.policies:Raised")
     registry.tuning_policy("options", "dovetail_tune.policies:Options")

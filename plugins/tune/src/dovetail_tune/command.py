@@ -249,4 +249,4 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r}: numbers with commas between them are expected") from None
 
 
-TUNE = PlainCommand("tune", "Find the fastest plan within an accuracy goal, by measuring.", add_arguments, run)
+TUNE = PlainCommand(add_arguments, run)

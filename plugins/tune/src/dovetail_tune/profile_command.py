@@ -74,4 +74,4 @@ def _engine(backend: Backend, ctx: Context) -> GuardedEngine:
     raise DovetailError(f"no engine of '{backend.name}' can run here ({'; '.join(refusals)})")
 
 
-PROFILE = PlainCommand("profile", "Measure what an engine takes on this machine.", add_arguments, run)
+PROFILE = PlainCommand(add_arguments, run)

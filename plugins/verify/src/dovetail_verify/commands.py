@@ -102,9 +102,7 @@ def _bisect_passes(args: argparse.Namespace, goals: dict[str, Any]) -> int:
     return 0
 
 
-BISECT = PlainCommand(
-    "bisect", "Rank the nodes that cost the accuracy, and print what repairs it.", add_bisect_arguments, run_bisect
-)
+BISECT = PlainCommand(add_bisect_arguments, run_bisect)
 
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
@@ -300,6 +298,4 @@ def _save_part(args: argparse.Namespace) -> int:
     return 0
 
 
-VERIFY = PlainCommand(
-    "verify", "Run a model and what was compiled from it, and compare the outputs.", add_verify_arguments, run_verify
-)
+VERIFY = PlainCommand(add_verify_arguments, run_verify)

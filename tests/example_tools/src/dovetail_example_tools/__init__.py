@@ -7,7 +7,7 @@ dovetail_api = 1
 
 @hookimpl
 def register(registry):
-    registry.command("hello", "dovetail_example_tools.command:HELLO")
+    registry.command("hello", "dovetail_example_tools.command:HELLO", "extend", "Greet installed backends.")
     registry.option("hello", "dovetail_example_tools.option:GREETED")
     registry.frontend("toy", "dovetail_example_tools.toy:ToyFrontend")
     registry.pass_("relu-to-clip", "dovetail_example_tools.clips:ReluToClip")

@@ -18,4 +18,4 @@ def run(args):
     return 0
 
 
-HELLO = PlainCommand("hello", "Greet the backends that are installed.", add_arguments, run)
+HELLO = PlainCommand(add_arguments, run)

@@ -1,4 +1,4 @@
-"""The commands `dovetail hb-diff` and `dovetail hb-report`: comparison with the vendor's log, and its table."""
+"""The commands `dovetail bpu diff` and `dovetail bpu report`: comparison with the vendor's log, and its table."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHOWN = 20
 
 
 def add_diff_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hb-diff`."""
+    """Add the arguments of `bpu diff`."""
     parser.add_argument("result", type=Path, metavar="OUT", help="the folder of a result for bpu-int8, or a plan file")
     parser.add_argument("log", type=Path, metavar="LOG", help="what hb_mapper or hb_compile printed for the same model")
 
 
 def run_diff(args: argparse.Namespace) -> int:
-    """Run `hb-diff`."""
+    """Run `bpu diff`."""
     from dovetail_bpu_int8.vendor.log_diff import hb_diff
 
     existing(args.result)
@@ -84,21 +84,19 @@ def _more(listed: Sized) -> list[str]:
     return [f"and {len(listed) - _SHOWN} more (--json has all)"] if len(listed) > _SHOWN else []
 
 
-HB_DIFF = PlainCommand(
-    "hb-diff", "Compare a result for bpu-int8 with a log of hb_mapper.", add_diff_arguments, run_diff
-)
+DIFF = PlainCommand(add_diff_arguments, run_diff)
 
 
 _LONGEST = 30  # characters of a name on a terminal; like the vendor's tools, cut names at the front
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `hb-report`."""
+    """Add the arguments of `bpu report`."""
     parser.add_argument("result", type=Path, metavar="OUT", help="the folder of a result for bpu-int8")
 
 
 def run_report(args: argparse.Namespace) -> int:
-    """Run `hb-report`."""
+    """Run `bpu report`."""
     from dovetail import api
 
     from dovetail_bpu_int8.vendor.report import hb_report
@@ -133,6 +131,4 @@ def _cut(name: str) -> str:
     return name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
 
 
-HB_REPORT = PlainCommand(
-    "hb-report", "Show a result for bpu-int8 in the table of hb_mapper.", add_report_arguments, run_report
-)
+REPORT = PlainCommand(add_report_arguments, run_report)

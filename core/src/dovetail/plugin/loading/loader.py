@@ -55,7 +55,12 @@ class PluginSet:
     def __init__(self) -> None:
         self.registry = Registry()
         with self.registry.on_behalf_of(DISTRIBUTION):
-            self.registry.command("plugins", "dovetail.cli.plugins:PLUGINS")
+            self.registry.command(
+                "plugins",
+                "dovetail.cli.plugins:PLUGINS",
+                "machine",
+                "List plugins, what each of them brings, and what does not load.",
+            )
         self.plugins: list[PluginRecord] = []
         self._manager = _Manager(hookspecs.PROJECT)
         self._manager.add_hookspecs(hookspecs)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]*")
+_WORDS = re.compile(rf"{_NAME.pattern}( {_NAME.pattern})?")
 _CLASS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 # Patterns of valid targets, with their description for messages.
@@ -47,6 +48,15 @@ KINDS = {
 }
 """Kinds of plugin components, each with the forms of its targets; a text target is the component itself."""
 
+COMMAND_GROUPS = {
+    "compile": "compile and run",
+    "understand": "understand a result",
+    "measure": "measure accuracy and time",
+    "extend": "extend",
+    "machine": "this machine",
+}
+"""The groups of commands in the help, in its order, each with its heading."""
+
 FORMS = {"code": _CODE, "file": _FILE}
 """The forms of kinds that a distribution declares."""
 
@@ -59,12 +69,16 @@ class Registration(NamedTuple):
         target: `module:Attribute` of code, `package:path/to/file.yaml` of data, the text of a pipeline.
         owner: The distribution that registered it.
         for_backend: The backend that a pass is for, if that is known before it is loaded; else empty.
+        group: Of a command, the group of the help that lists it.
+        summary: Of a command, one sentence for the help.
     """
 
     name: str
     target: str
     owner: str
     for_backend: str = ""
+    group: str = ""
+    summary: str = ""
 
 
 class UnknownKindError(DovetailError, AttributeError):
@@ -73,6 +87,8 @@ class UnknownKindError(DovetailError, AttributeError):
 
 class Table:
     """The components of one kind: call it to register, index it to load, iterate over it for sorted names."""
+
+    _names = _NAME
 
     def __init__(self, kind: str, forms: Mapping[str, re.Pattern[str]], registry: Registry):
         self.kind = kind
@@ -93,20 +109,20 @@ class Table:
             DovetailError: The target is malformed, or the name is taken; while a plugin registers, after all of it.
         """
         try:
-            self._register(name, target, for_backend)
+            if for_backend and self.kind != "pass":
+                raise DovetailError(f"{self.kind} {name!r} is registered for a backend, which only a pass may be")
+            self._register(Registration(name, target, self._registry.owner, for_backend))
         except DovetailError as error:
             self._registry.at_fault(error)
 
-    def _register(self, name: str, target: str, for_backend: str) -> None:
-        if not _NAME.fullmatch(name):
+    def _register(self, entry: Registration) -> None:
+        name, target = entry.name, entry.target
+        if not self._names.fullmatch(name):
             raise DovetailError(f"{self.kind} name {name!r} may hold letters, digits, '-', '_' and '.' only")
-        if for_backend and self.kind != "pass":
-            raise DovetailError(f"{self.kind} {name!r} is registered for a backend, which only a pass may be")
         known_form = isinstance(target, str) and any(form.fullmatch(target) for form in self._forms.values())
         if not known_form or ".." in target and self._forms is not _TEXT:
             forms = " or ".join(map(repr, self._forms))
             raise DovetailError(f"target {target!r} of {self.kind} {name!r} is not of the form {forms}")
-        entry = Registration(name, target, self._registry.owner, for_backend)
         taken = self._entries.get(name)
         if self.kind == "backend" and self._is_rival(entry, taken):
             rivals = self._rivals.setdefault(name, [taken] if taken else [])
@@ -253,6 +269,34 @@ class Table:
         return len(self._entries)
 
 
+class CommandTable(Table):
+    """The commands of the program `dovetail`; the help lists them from here, without importing them."""
+
+    _names = _WORDS
+
+    def __call__(self, name: str, target: str, group: str, summary: str) -> None:  # type: ignore[override]
+        """Register a command.
+
+        Args:
+            name: What users type: `hello`. One of a vendor has the vendor's word before it: `acme report`.
+            target: The command (`dovetail.plugin.Command`), as `module:Attribute`.
+            group: The group of the help that lists it: a key of `COMMAND_GROUPS`.
+            summary: One sentence for the help.
+
+        Raises:
+            DovetailError: As for other components; the group does not exist, or the summary is empty.
+        """
+        try:
+            if not summary:
+                raise DovetailError(f"command {name!r} is registered without a summary")
+            if group not in COMMAND_GROUPS:
+                known = ", ".join(COMMAND_GROUPS)
+                raise DovetailError(f"command {name!r} is registered in the group {group!r}; there are {known}")
+            self._register(Registration(name, target, self._registry.owner, group=group, summary=summary))
+        except DovetailError as error:
+            self._registry.at_fault(error)
+
+
 class Registry:
     """One table per kind. Every set of plugins has its own registry; there is no global one.
 
@@ -262,6 +306,8 @@ class Registry:
         owner: The distribution on whose behalf components are being registered.
     """
 
+    command: CommandTable
+
     def __init__(self, owner: str = OWN):
         self.owner = owner
         self._absent: list[str] = []
@@ -270,7 +316,8 @@ class Registry:
         self._added: list[tuple[Table, str]] = []
         for kind, forms in KINDS.items():
             # `pass` is a keyword of Python.
-            setattr(self, "pass_" if kind == "pass" else kind, Table(kind, forms, self))
+            made = CommandTable if kind == "command" else Table
+            setattr(self, "pass_" if kind == "pass" else kind, made(kind, forms, self))
 
     @property
     def absent(self) -> list[str]:

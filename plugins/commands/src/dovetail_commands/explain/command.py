@@ -54,9 +54,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-EXPLAIN = PlainCommand(
-    "explain", "Say why a node runs where it runs, and what could be done about it.", add_arguments, run
-)
+EXPLAIN = PlainCommand(add_arguments, run)
 
 
 def explain(

@@ -33,6 +33,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-COVERAGE = PlainCommand(
-    "coverage", "Count what a backend does not take of models: nodes, work and borders.", add_arguments, run
-)
+COVERAGE = PlainCommand(add_arguments, run)

@@ -36,4 +36,4 @@ def _short(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[:_WIDEST]}..."
 
 
-DIFF = PlainCommand("diff", "Compare two backends, plans or results.", add_arguments, run)
+DIFF = PlainCommand(add_arguments, run)

@@ -53,4 +53,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-NEW_BACKEND = PlainCommand("new-backend", "Write a distribution for a new backend.", add_arguments, run)
+NEW_BACKEND = PlainCommand(add_arguments, run)

@@ -172,4 +172,4 @@ def _name_of(file: Path, plugins: PluginSet) -> str:
     return f"{stem}-probed" if stem in plugins.registry.backend else stem
 
 
-PROBE = PlainCommand("probe", "Measure what an engine computes, and write that as a backend file.", add_arguments, run)
+PROBE = PlainCommand(add_arguments, run)

@@ -80,4 +80,4 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-REDUCE = PlainCommand("reduce", "Find the smallest part of a model that still fails.", add_arguments, run)
+REDUCE = PlainCommand(add_arguments, run)
