@@ -43,7 +43,7 @@ FAMILIES = (
 CASES = [case for family in FAMILIES for case in family.CASES]
 
 
-@pytest.mark.generated(one_of=40, others=8)
+@pytest.mark.generated(one_of=40, others=16)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_it_computes_the_same(case):
     assert_same(case)
@@ -59,7 +59,7 @@ def subsets_of_outputs():
     return [pytest.param(case, read, id=f"{case}-{'-'.join(read)}") for (*_, read), case in found.items()]
 
 
-@pytest.mark.generated(one_of=8)
+@pytest.mark.generated(one_of=8, others=3)
 @pytest.mark.parametrize("unread", ["", "unread_"], ids=["left out", "unread"])
 @pytest.mark.parametrize(("case", "read"), subsets_of_outputs())
 def test_outputs_that_nothing_reads(case, read, unread):

@@ -66,14 +66,14 @@ def normalized(proto):
     return model
 
 
-@pytest.mark.generated(one_of=80, others=8)
+@pytest.mark.generated(one_of=80, others=16)
 @pytest.mark.parametrize("frozen", [False, True], ids=["inputs", "constants"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_to_opset_11(case, frozen, tmp_path):
     assert_lowers(case, frozen, 11, tmp_path)
 
 
-@pytest.mark.generated(one_of=50, others=4)
+@pytest.mark.generated(one_of=50, others=8)
 @pytest.mark.parametrize("target", [12, 13, 15, 17, 18, 20, 21])
 @pytest.mark.parametrize("case", random.Random(4).sample(CASES, 100), ids=lambda case: case.name)
 def test_to_other_opsets(case, target, tmp_path):

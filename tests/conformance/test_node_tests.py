@@ -29,7 +29,7 @@ def known(plugins):
     return {backend: lists(backend, plugins.registry) for backend in BACKENDS}
 
 
-@pytest.mark.generated(one_of=12)
+@pytest.mark.generated(one_of=12, others=3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", [*cases("nodes", sample=SAMPLE), *cases("models")], ids=lambda case: case.name)
 def test_results_are_as_listed(case, backend, plugins, known):
@@ -37,7 +37,7 @@ def test_results_are_as_listed(case, backend, plugins, known):
     assert found.status != "failed", found.text
 
 
-@pytest.mark.generated(one_of=12)
+@pytest.mark.generated(one_of=12, others=3)
 @pytest.mark.parametrize("backend", ["cpu-bf16", "gpu-fp16"])
 @pytest.mark.parametrize("case", cases("nodes", sample=NARROW_CASES), ids=lambda case: case.name)
 def test_results_are_close_with_narrow_inputs_and_outputs(case, backend, plugins, known):

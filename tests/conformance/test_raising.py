@@ -172,7 +172,7 @@ def chain(model, opset):
 ROWS = [(case, opset) for case in CASES for opset in opsets_of(case.op, case.since, case.until)]
 
 
-@pytest.mark.generated(one_of=8, others=4)
+@pytest.mark.generated(one_of=8, others=8)
 @pytest.mark.parametrize(("case", "opset"), ROWS, ids=lambda one: one if isinstance(one, int) else one.op)
 def test_forms_of_old(case, opset):
     model, given = model_of(case, opset)
@@ -200,7 +200,7 @@ def some_of_each(tests, most=12):
     return [case for found in by_operator.values() for case in found[:: -(-len(found) // most)]]
 
 
-@pytest.mark.generated(one_of=24, others=8)
+@pytest.mark.generated(one_of=24, others=16)
 @pytest.mark.parametrize("case", some_of_each(NODE_TESTS), ids=lambda case: case.name)
 def test_operator_tests_of_onnx_as_of_older_opsets(case):
     for opset in redeclared(case):

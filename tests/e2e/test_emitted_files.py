@@ -89,14 +89,14 @@ def image_net(seed):
     return model, {"x": rng.normal(size=(1, channels["x"], 6, 6)).astype(np.float32)}
 
 
-@pytest.mark.generated(one_of=12)
+@pytest.mark.generated(one_of=12, others=2)
 @pytest.mark.parametrize(("backend", "seed"), CASES)
 def test_files_of_random_nets_compute_the_integers_of_the_plan(backend, seed, plugins, tmp_path):
     model, data = image_net(seed)
     assert differences(backend, model, data, plugins, tmp_path / "out") == {}
 
 
-@pytest.mark.generated
+@pytest.mark.generated(others=2)
 @pytest.mark.parametrize("seed", FEW)
 def test_programs_of_random_nets_compute_what_the_result_does(seed, plugins, tmp_path):
     model, data = image_net(seed)
@@ -104,7 +104,7 @@ def test_programs_of_random_nets_compute_what_the_result_does(seed, plugins, tmp
     assert list((tmp_path / "out" / "artifacts").glob("*/*/net.program"))
 
 
-@pytest.mark.generated
+@pytest.mark.generated(others=2)
 @pytest.mark.parametrize("seed", FEW)
 @pytest.mark.parametrize("options", ["", ":precision=int8", ":context=embedded"])
 def test_models_with_engines_compute_what_the_result_does(options, seed, plugins, tmp_path):
@@ -117,7 +117,7 @@ def test_models_with_engines_compute_what_the_result_does(options, seed, plugins
     assert (tmp_path / "out" / "artifacts" / "tensorrt" / "model" / "model_ctx.onnx").is_file()
 
 
-@pytest.mark.generated
+@pytest.mark.generated(others=2)
 @pytest.mark.parametrize("seed", GRAPHS)
 @pytest.mark.parametrize("backend", ["acme-int8:strategy=autocast", "bpu-int8", "ppl-int8"])
 def test_results_load_in_onnx_runtime_as_a_user_loads_them(backend, seed, plugins, tmp_path):

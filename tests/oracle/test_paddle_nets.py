@@ -37,7 +37,7 @@ def assert_close(found: np.ndarray, wanted: np.ndarray, at: int, share: float = 
     np.testing.assert_allclose(found, wanted, rtol=0, atol=most, err_msg=f"output {at}")
 
 
-@pytest.mark.generated
+@pytest.mark.generated(others=2)
 @pytest.mark.parametrize("name", [name for name in nets() if REFUSED not in name])
 def test_a_net_computes_what_paddle_computed(name, folder):
     inputs, expected = recorded(folder / name)

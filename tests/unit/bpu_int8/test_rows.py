@@ -13,7 +13,7 @@ def test_every_listed_operator_has_a_sample():
     assert {kind for _, kind in rows.taken()} - set(samples.SAMPLES) == set()
 
 
-@pytest.mark.generated(one_of=12, others=4)
+@pytest.mark.generated(one_of=12, others=8)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_limit_is_kept_and_broken(case):
     limit = rows.limit_of(case)

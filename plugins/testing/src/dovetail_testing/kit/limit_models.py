@@ -71,6 +71,7 @@ class LimitModels:
         self._backend, self._plugins = backend, plugins
         self._facts = {name: plugins.registry.fact[name] for name in backend.facts}
         self._opset = min(backend.opset[1], _newest())
+        self._verdicts: dict[tuple[object, ...], Verdict | None] = {}  # limits of an operator turn the same knobs
 
     def operators(self) -> list[str]:
         """Return the operators of the default domain that the file supports."""
@@ -91,6 +92,12 @@ class LimitModels:
 
     def judged(self, sample: NodeSample) -> Verdict | None:
         """Return the verdict about a node; None if it is not valid."""
+        key = sample.key()
+        if key not in self._verdicts:
+            self._verdicts[key] = self._judged(sample)
+        return self._verdicts[key]
+
+    def _judged(self, sample: NodeSample) -> Verdict | None:
         proto = sample.proto()
         if proto is None:
             return None
@@ -178,7 +185,10 @@ def _nearest(kept: dict[int, NodeSample], broken: dict[int, NodeSample]) -> tupl
 
 
 def _knobs(sample: NodeSample, row: Row, limit: Limit) -> Iterator[Knob]:
-    """Yield the knobs that may affect a limit: extents and attributes that its names stand for, then every extent."""
+    """Yield the knobs that may affect a limit: extents and attributes that its names stand for, then every extent.
+
+    Extents alone do not change an attribute, a rank, or whether an input is a constant.
+    """
     import onnx
 
     schema = onnx.defs.get_schema(sample.op_type, sample.opset)
@@ -200,6 +210,8 @@ def _knobs(sample: NodeSample, row: Row, limit: Limit) -> Iterator[Knob]:
                     yield from extent_knobs(sample, ports[pattern.target], axis)
                 elif pattern.target in schema.attributes:
                     yield from attribute_knobs(schema, sample, pattern.target, place)
+    if all(name in schema.attributes or name.endswith((".constant", ".rank")) for name in limit.names):
+        return
     for index, shape in sample.floats():
         for axis in range(len(shape)):
             yield from extent_knobs(sample, index, axis)

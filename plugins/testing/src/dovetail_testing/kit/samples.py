@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_ELEMENTS = 1 << 20  # of all inputs together
 _MOST_SAMPLES = 24  # of one operator
+_TELLING = 64  # elements that tell an array from others of the same shape
 _IR = 10
 
 Shape = tuple[int, ...]
@@ -88,6 +89,14 @@ class NodeSample:
     def image(self) -> Shape:
         """Return the extents of its first input behind batch and channels."""
         return self.inputs[0].shape[2:] if self.inputs and self.inputs[0] is not None else ()
+
+    def key(self) -> tuple[object, ...]:
+        """Return what tells it from other samples, which are made by repeating elements of few arrays."""
+        arrays = [
+            None if array is None else (array.shape, array.dtype.str, array.ravel()[:_TELLING].tobytes())
+            for array in self.inputs
+        ]
+        return self.op_type, repr(sorted(self.attributes.items())), tuple(arrays), self.constant, self.outputs
 
     @property
     def feeds(self) -> dict[str, np.ndarray]:
