@@ -36,7 +36,7 @@ class Compiler(Emitter):
     def emit(self, region, folder):
         self.calls.append(region.nodes)
         (folder / "net.onnx").write_bytes(engine_source(dovetail.plugin.RegionModel(region.model)))
-        return Artifact(("net.onnx",), StandIn("Program", "acme"), facts={"cycles": 1200, "layers": list(region.nodes)})
+        return Artifact(("net.onnx",), StandIn(), facts={"cycles": 1200, "layers": list(region.nodes)})
 
 
 class Unknown(Compiler):

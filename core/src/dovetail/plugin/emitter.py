@@ -19,25 +19,22 @@ if TYPE_CHECKING:
     from dovetail.plugin.context import Context
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StandIn:
-    """The operator that replaces a region compiled ahead of time.
+    """The node that replaces a region compiled ahead of time: `EPContext` of ONNX Runtime's domain `com.microsoft`.
 
-    Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`.
+    Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`. Its attributes say where the
+    program is: `main_context` 1, `embed_mode` 0, `ep_cache_context` (the first file, relative to `model.onnx`),
+    `partition_name` (the region), `source` (the backend) and `ep_sdk_version` (`Emitter.version`).
 
     Attributes:
-        op_type: Its name, such as `EPContext`.
-        domain: Its domain, such as `com.microsoft`.
-        attributes: Attributes by name: numbers, strings, and lists of them.
-        version: The domain's version in the opset imports of the result.
+        attributes: More attributes by name, or other values of these: numbers, strings, and lists of them. An execution
+            provider takes the nodes whose `source` it knows, such as `QNNExecutionProvider`.
         into: Names of registered conversions that are applied to every input, such as a layout change.
         out: Names of registered conversions that are applied to every output.
     """
 
-    op_type: str
-    domain: str
     attributes: Mapping[str, object] = field(default_factory=dict)
-    version: int = 1
     into: tuple[str, ...] = ()
     out: tuple[str, ...] = ()
 
@@ -62,8 +59,8 @@ class Artifact:
 
     Attributes:
         files: Names of the files that it wrote into its folder; all of them belong to the result.
-        node: The replacement of the region: an operator that only the engine knows, or a call of a function that holds
-            the region; None if the region stays as it is.
+        node: The replacement of the region: a node that stands for the program in these files, or a call of a function
+            that holds the region; None if the region stays as it is.
         notes: Shortcomings of these files, one sentence each; they become remarks.
         facts: What the tool reports: cycles, memory, its own error, as plain data for plan and explanations.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.ir import FreshNames, used_values
 from dovetail.planning import Region, Rejection, Remark, decided_key, extract, get_placement, key_of
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
-from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
+from dovetail.plugin.loading import PROGRAM, TRIAL, ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
@@ -17,7 +17,6 @@ from dovetail_placement.artifacts.emitters import NotEmitted, emitted, emitter_c
 from dovetail_placement.artifacts.outline_regions import (
     BorderConversions,
     outline_region,
-    replace_region,
     set_attributes,
 )
 from dovetail_placement.artifacts.refused_parts import Search
@@ -51,13 +50,13 @@ def replace_emitted(model: Model, made: Sequence[tuple[Region, Artifact]], ctx: 
     for region, artifact in made:
         assert artifact.node is not None, "others were left out"
         name, region = f"region_{region.index}", region.part(region.nodes)
-        # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
+        # With a compiled program, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):
             set_attributes(node, artifact.node.attributes)
             what = f"a call of {node.domain}::{name}"
         else:
-            node = _stand_in(model, region, node, artifact.node, names)
+            _stand_in(model, region, node, artifact.node)
             border.convert(node, artifact.node.into, artifact.node.out)
             what = "it"
         if artifact.files or not isinstance(artifact.node, Call):
@@ -73,11 +72,12 @@ def replace_emitted(model: Model, made: Sequence[tuple[Region, Artifact]], ctx: 
     return True
 
 
-def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn, names: FreshNames) -> ir.Node:
-    """Replace the call of an outlined region by an operator without weight inputs."""
-    whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
-    inputs, attributes = list(region.inputs), stand_in.attributes
-    return replace_region(model, whole, stand_in.op_type, stand_in.domain, inputs, attributes, stand_in.version, names)
+def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn) -> None:
+    """Make the call of an outlined region a node without weight inputs that names the program."""
+    call.op_type, call.domain = PROGRAM
+    call.resize_inputs(len(region.inputs))
+    set_attributes(call, stand_in.attributes)
+    model.graph.opset_imports.setdefault(call.domain, 1)
 
 
 def _files(artifact: Artifact) -> str:

@@ -16,7 +16,7 @@ from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, EngineError,
 from dovetail.plugin.loading import TOOL_PROGRESS, ArtifactFolder, class_of, described, foreign_output, own_output
 from dovetail.text import abbreviated, pluralize
 
-from dovetail_placement.artifacts.reuse import Made, MadeArtifacts, artifact_keys, moved
+from dovetail_placement.artifacts.reuse import Made, MadeArtifacts, artifact_keys
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
@@ -121,7 +121,7 @@ def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[A
     found = known.get(keys)
     if found is not None:
         _remark_reuse(found, region, title, ctx)
-        return moved(found, region), found.folder
+        return _completed(found.artifact, region, version), found.folder
     folder = ArtifactFolder()
     made = _asked(emitter, region, folder.root, title)
     _checked(made, folder.root, title)
@@ -129,7 +129,21 @@ def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[A
         made = replace(made, facts={"tool": version, **made.facts})
     about = f"{pluralize(len(region.nodes), 'node')} from '{next(iter(region.nodes), '')}' on, by {version}"
     known.put(keys, made, folder, region.name, about)
-    return made, folder
+    return _completed(made, region, version), folder
+
+
+def _completed(made: Artifact, region: EmittedRegion, version: str) -> Artifact:
+    """Return an artifact whose node has the attributes by which an execution provider finds the program."""
+    if not isinstance(made.node, StandIn):
+        return made
+    attributes: dict[str, object] = {"main_context": 1, "embed_mode": 0}
+    if made.files:
+        attributes["ep_cache_context"] = f"artifacts/{region.backend.name}/{region.name}/{made.files[0]}"
+    attributes |= {"partition_name": region.name, "source": region.backend.name}
+    if version:
+        attributes["ep_sdk_version"] = version
+    attributes |= made.node.attributes
+    return replace(made, node=replace(made.node, attributes=attributes))
 
 
 def _new_emitter(name: str, title: str, ctx: Context) -> Emitter:

@@ -14,7 +14,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,13 +40,11 @@ class Made(NamedTuple):
     Attributes:
         artifact: The artifact.
         folder: The folder with its files.
-        region: The name of the region that it was made of.
         earlier: Whether an earlier program made it.
     """
 
     artifact: Artifact
     folder: ArtifactFolder
-    region: str
     earlier: bool = False
 
 
@@ -86,7 +84,7 @@ class MadeArtifacts:
         if keys is None:
             return
         key = keys.named if _holds_name(made, folder.root, region) else keys.anywhere
-        self._known[key] = Made(made, folder, region)
+        self._known[key] = Made(made, folder)
         try:
             told = _told(made)
         except TypeError:  # attributes that are no plain data
@@ -97,7 +95,7 @@ class MadeArtifacts:
                 (into / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder.root / file, into / file)
             digests = {file: file_sha256(into / file) for file in made.files}
-            return {"artifact": told, "files": digests, "region": region}
+            return {"artifact": told, "files": digests}
 
         if self._cache is not None:
             self._cache.store(key, about, write)
@@ -116,23 +114,10 @@ class MadeArtifacts:
                     shutil.copyfile(files / file, folder.root / file)
                 if file_sha256(folder.root / file) != facts["files"][file]:
                     raise ValueError("a file has changed")
-            return Made(made, folder, str(facts["region"]), True)
+            return Made(made, folder, True)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._cache.drop(key)
             return None
-
-
-def moved(made: Made, region: EmittedRegion) -> Artifact:
-    """Return an artifact as that of another region: paths in its attributes lead to the folder of this one."""
-    artifact = made.artifact
-    if made.region == region.name or artifact.node is None:
-        return artifact
-    old, new = (_path(region.backend.name, name) for name in (made.region, region.name))
-    attributes = {
-        name: value.replace(old, new) if isinstance(value, str) else value
-        for name, value in artifact.node.attributes.items()
-    }
-    return replace(artifact, node=replace(artifact.node, attributes=attributes))
 
 
 def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegion, ctx: Context) -> Keys | None:
@@ -214,20 +199,12 @@ def _add(model: Model, found: hashlib._Hash) -> None:
             found.update(chunk)
 
 
-def _path(backend: str, region: str) -> str:
-    return f"artifacts/{backend}/{region}/"
-
-
 def _holds_name(made: Artifact, folder: Path, region: str) -> bool:
-    """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it.
-
-    Paths in attributes do not count: `moved` changes them.
-    """
+    """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it."""
     number = region.rpartition("_")[2]
     name = re.compile(rf"region_?{re.escape(number)}(?![0-9])".encode())
     attributes = made.node.attributes if made.node is not None else {}
-    texts = [re.sub(r"artifacts/[^/]*/[^/]*/", "", str(value)) for value in attributes.values()]
-    if any(name.search(text.encode()) for text in (*texts, *made.notes, str(dict(made.facts)))):
+    if any(name.search(text.encode()) for text in (str(dict(attributes)), *made.notes, str(dict(made.facts)))):
         return True
     return any(_found(name, folder / file) for file in made.files)
 
