@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
-from dovetail.plugin.loading import PROGRAM
+from dovetail.plugin.loading import PROGRAM, SHARED
 from dovetail.text import printable
 
 if TYPE_CHECKING:
@@ -26,6 +26,21 @@ def artifact_folder(artifacts: ArtifactFolder, name: str) -> Path:
     if problem:
         raise DovetailError(f"{artifacts.root}: {problem}", "compile again into this folder")
     return artifacts.of(name)
+
+
+def shared_folder(artifacts: ArtifactFolder, name: str) -> Path | None:
+    """Return the folder of files that artifacts of a backend share; None if it has none.
+
+    Args:
+        artifacts: The artifacts of a result.
+        name: The artifact that a node names.
+
+    Raises:
+        DovetailError: See `artifact_folder`.
+    """
+    shared = f"{name.partition('/')[0]}/{SHARED}"
+    is_known = any(file.startswith(f"{shared}/") for file in (*artifacts.altered, *(artifacts.names or ())))
+    return artifact_folder(artifacts, shared) if is_known or (artifacts.root / shared).exists() else None
 
 
 def _problem(artifacts: ArtifactFolder, name: str) -> str:

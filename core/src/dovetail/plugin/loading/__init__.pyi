@@ -53,6 +53,7 @@ from dovetail.plugin.options import blaming as blaming, installed_options as ins
 from dovetail.plugin.artifacts import (
     FUNCTIONS as FUNCTIONS,
     PROGRAM as PROGRAM,
+    SHARED as SHARED,
     ArtifactFolder as ArtifactFolder,
     artifact_of as artifact_of,
     nodes_of as nodes_of,

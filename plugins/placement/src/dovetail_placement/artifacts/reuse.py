@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,16 +34,16 @@ _BYTES = "$bytes"
 _CHUNK = 1 << 22
 
 
-class Made(NamedTuple):
-    """An artifact that was made before.
+class Reused(NamedTuple):
+    """Artifacts that were made before.
 
     Attributes:
-        artifact: The artifact.
-        folder: The folder with its files.
-        earlier: Whether an earlier program made it.
+        artifacts: That of a region, or of all regions that were compiled at once.
+        folder: The folder with their files.
+        earlier: Whether an earlier program made them.
     """
 
-    artifact: Artifact
+    artifacts: Sequence[Artifact]
     folder: ArtifactFolder
     earlier: bool = False
 
@@ -59,62 +59,60 @@ class MadeArtifacts:
     """The artifacts of one compilation by what they were made of, with their files; behind them the user's cache."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Made] = {}
+        self._known: dict[str, Reused] = {}
         self._cache = ARTIFACTS.open()
 
-    def get(self, keys: Keys | None) -> Made | None:
-        """Return the artifact of a region; None if it was not made yet, or its files in the cache are damaged."""
-        for key in keys or ():
+    def get(self, keys: Iterable[str]) -> Reused | None:
+        """Return what is stored under one of these digests; None if nothing is, or files in the cache are damaged."""
+        for key in keys:
             found = self._known.get(key) or self._from_cache(key)
             if found is not None:
                 self._known[key] = found
                 return found
         return None
 
-    def put(self, keys: Keys | None, made: Artifact, folder: ArtifactFolder, region: str, about: str) -> None:
-        """Store an artifact of a region under the digest that it depends on.
+    def put(self, key: str, made: Sequence[Artifact], files: Iterable[str], folder: ArtifactFolder, about: str) -> None:
+        """Store artifacts under the digest of all that they were made of.
 
         Args:
-            keys: The digests; None if it is not used again.
-            made: The artifact.
-            folder: The folder with its files.
-            region: The name of the region.
-            about: What it is, for people.
+            key: The digest.
+            made: The artifact of a region, or of all regions that were compiled at once.
+            files: The names of their files in the folder.
+            folder: The folder.
+            about: What they are, for people.
         """
-        if keys is None:
-            return
-        key = keys.named if _holds_name(made, folder.root, region) else keys.anywhere
-        self._known[key] = Made(made, folder)
+        self._known[key] = Reused(made, folder)
         try:
-            told = _told(made)
+            told = [_told(each) for each in made]
         except TypeError:  # attributes that are no plain data
             return
 
         def write(into: Path) -> Mapping[str, Any]:
-            for file in made.files:
+            digests = {}
+            for file in files:
                 (into / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder.root / file, into / file)
-            digests = {file: file_sha256(into / file) for file in made.files}
-            return {"artifact": told, "files": digests}
+                digests[file] = file_sha256(into / file)
+            return {"artifacts": told, "files": digests}
 
         if self._cache is not None:
             self._cache.store(key, about, write)
 
-    def _from_cache(self, key: str) -> Made | None:
+    def _from_cache(self, key: str) -> Reused | None:
         found = self._cache.find(key) if self._cache is not None else None
         if self._cache is None or found is None:
             return None
         files, facts = found
         folder = ArtifactFolder()
         try:
-            made = _heard(facts["artifact"])
-            for file in made.files:
+            made = [_heard(each) for each in facts["artifacts"]]
+            for file, digest in facts["files"].items():
                 if (folder.root / file).resolve().is_relative_to(folder.root.resolve()):
                     (folder.root / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(files / file, folder.root / file)
-                if file_sha256(folder.root / file) != facts["files"][file]:
+                if file_sha256(folder.root / file) != digest:
                     raise ValueError("a file has changed")
-            return Made(made, folder, True)
+            return Reused(made, folder, True)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._cache.drop(key)
             return None
@@ -199,7 +197,7 @@ def _add(model: Model, found: hashlib._Hash) -> None:
             found.update(chunk)
 
 
-def _holds_name(made: Artifact, folder: Path, region: str) -> bool:
+def holds_name(made: Artifact, folder: Path, region: str) -> bool:
     """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it."""
     number = region.rpartition("_")[2]
     name = re.compile(rf"region_?{re.escape(number)}(?![0-9])".encode())
@@ -230,7 +228,8 @@ def _told(made: Artifact) -> dict[str, Any]:
     if made.node is not None:
         fields = {**vars(made.node), "attributes": dict(made.node.attributes)}
         node = json.loads(json.dumps([type(made.node).__name__, fields], default=_packed))
-    return {"files": list(made.files), "node": node, "notes": list(made.notes), "facts": dict(made.facts)}
+    lists = {"files": list(made.files), "notes": list(made.notes), "shared": list(made.shared)}
+    return {**lists, "node": node, "facts": dict(made.facts)}
 
 
 def _packed(value: object) -> dict[str, str]:
@@ -250,4 +249,4 @@ def _heard(told: Mapping[str, Any]) -> Artifact:
         }
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         node = {"StandIn": StandIn, "Call": Call}[kind](attributes=attributes, **fields)
-    return Artifact(tuple(told["files"]), node, tuple(told["notes"]), told["facts"])
+    return Artifact(tuple(told["files"]), node, tuple(told["notes"]), told["facts"], tuple(told["shared"]))
