@@ -27,7 +27,7 @@ class Chromium:
         requests: The addresses that pages asked for.
     """
 
-    def __init__(self, width=1280, height=800):
+    def __init__(self, width=1280, height=800, flags=()):
         self.messages, self.requests = [], []
         self._numbers, self._answers, self._buffer = itertools.count(1), {}, b""
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -40,7 +40,7 @@ class Chromium:
             os.dup2(other, 4)
 
         self._process = subprocess.Popen(
-            [PROGRAM, *_FLAGS, f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}",
+            [PROGRAM, *_FLAGS, *flags, f"--user-data-dir={self._profile.name}", f"--window-size={width},{height}",
              "about:blank"],
             close_fds=False, preexec_fn=pipes, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
@@ -105,11 +105,11 @@ class Chromium:
         elif method == "Page.loadEventFired":
             self._answers["load"] = True
 
-    def open(self, path):
-        """Open a file, wait until it is loaded and drawn, and return the seconds that took."""
+    def open(self, page):
+        """Open a file, or an address, wait until it is loaded and drawn, and return the seconds that took."""
         self._answers.pop("load", None)
         start = time.monotonic()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
         self._read_until(lambda: "load" in self._answers, 120, "load")
         self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         return time.monotonic() - start

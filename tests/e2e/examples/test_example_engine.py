@@ -43,7 +43,7 @@ def test_regions_are_compiled_and_replaced(acme, site, python):
     assert said.startswith("conv_2 (Conv) (from 'conv_2' and 'norm_2'): acme-aot, float16, region 0")
     code = "import onnx; print([node.op_type for node in onnx.load('out/model.onnx').graph.node])"
     operators = python(code, PYTHONPATH=str(site))
-    assert operators == "['Transpose', 'Program', 'Softmax']\n", "images enter with the channels last"
+    assert operators == "['Transpose', 'EPContext', 'Softmax']\n", "images enter with the channels last"
 
 
 def test_for_a_device_that_is_not_here_the_programs_are_written_and_nothing_else_runs_them(acme, broken):
@@ -106,7 +106,7 @@ def test_on_another_machine_the_message_names_engine_revision_and_way_out(acme):
     acme(*COMPILE, "acme-aot")
     done = acme("run", "out", "--data", SAMPLES, ACME_REVISION="3")
     assert done.returncode == 1
-    assert "acme-runtime (dovetail-example-engine) is of revision 3, the program of 'Program' is for 2" in done.stderr
+    assert "acme-runtime (dovetail-example-engine) is of revision 3, the program of 'region_0' is for 2" in done.stderr
 
 
 def test_what_the_emitter_refuses_is_placed_elsewhere(acme, broken):
@@ -132,8 +132,8 @@ for node in dovetail.load("out").model.graph:
         print(get_placement(node).backend, "beside", *(end.op_type for end in ends if end is not None))
 """
     said = python(code, PYTHONPATH=folder).splitlines()
-    assert said[0] == "host beside Program", "nothing else stands before the first program"
-    assert set(said[1:]) == {"gpu-fp16 beside Program Conv", "gpu-fp16 beside Conv Program"}
+    assert said[0] == "host beside EPContext", "nothing else stands before the first program"
+    assert set(said[1:]) == {"gpu-fp16 beside EPContext Conv", "gpu-fp16 beside Conv EPContext"}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import numpy as np
 import onnxruntime
 import pytest
 from dovetail.plugin import Artifact, Availability, Emitter, Engine, EngineError, Executed, Reads, Session, StandIn
+from dovetail_report.collect.document import document
 from dovetail_runtime import engine_source
+from dovetail_testing.kit.differences import differences
 
 DIGITS = Path(__file__).parents[3] / "examples" / "digits"
 BACKEND = """
@@ -29,6 +31,7 @@ class Compiler(Emitter):
 
     calls = []
     tool = "acme 2.1"
+    cycles = 1200
 
     def version(self):
         return self.tool
@@ -36,11 +39,19 @@ class Compiler(Emitter):
     def emit(self, region, folder):
         self.calls.append(region.nodes)
         (folder / "net.onnx").write_bytes(engine_source(dovetail.plugin.RegionModel(region.model)))
-        return Artifact(("net.onnx",), StandIn("Program", "acme"), facts={"cycles": 1200, "layers": list(region.nodes)})
+        return Artifact(("net.onnx",), StandIn(), facts={"cycles": self.cycles, "layers": list(region.nodes)})
 
 
 class Unknown(Compiler):
     tool = ""
+
+
+class Emits(Compiler):
+    """Writes files, and leaves the region as it is."""
+
+    def emit(self, region, folder):
+        (folder / "notes.txt").touch()
+        return Artifact(("notes.txt",))
 
 
 class Refusing(Compiler):
@@ -88,6 +99,15 @@ class Naming(Aot):
         (node,) = region.model.graph
         session.executed = lambda: {node.name: Executed("float16", "reported")}
         return session
+
+
+class Tolerant(Aot):
+    """Also loads regions that were not compiled."""
+
+    def load(self, region, options):
+        if region.artifact is not None:
+            return super().load(region, options)
+        return Program(onnxruntime.InferenceSession(engine_source(region)), region.model.graph.outputs)
 
 
 def _nodes(artifact):
@@ -138,6 +158,43 @@ def test_facts_of_the_tool_and_of_the_session_are_in_plan_and_explanation(compil
     for node in ("conv_1", "pool_1"):  # the first one, which has the remark, and another one of its region
         lines = "\n".join(dovetail.explain(loaded, node))
         assert "tool acme 2.1, cycles 1200" in lines
+        assert "aot reports of region 0: memory 4096" in lines
+
+
+@pytest.mark.parametrize("emitter", [Compiler, Emits])
+def test_facts_of_a_session_are_at_a_node_of_the_plan(compiled, emitter):
+    """A program stands for it in the result, or a conversion is before it."""
+    result = compiled(emitter, engine=Tolerant)
+    planned = {node.name for node in result.plan.nodes}
+    facts = [remark for remark in result.remarks if remark.rule == "engine-facts"]
+    assert facts and {remark.node for remark in facts} <= planned
+
+
+def test_the_report_has_them_at_the_region_and_at_a_node_of_it(compiled):
+    found = document(compiled(), plugins=compiled.plugins)
+    rows = {row["rule"]: row for row in found["reasons"]}
+    assert rows["artifact-facts"]["nodes"] == rows["engine-facts"]["nodes"] == 1
+    (region,) = (row for row in found["regions"] if row["backend"] == "aot-npu")
+    reported = dict(region["reported"])
+    assert (reported["tool"], reported["cycles"], reported["memory"]) == ("acme 2.1", "1200", "4096")
+    assert [row["reported"] for row in found["regions"] if row["backend"] == "host"] == [[]]
+
+
+def test_diff_shows_what_tools_report_otherwise(compiled, tmp_path, monkeypatch):
+    compiled().save(tmp_path / "old")
+    monkeypatch.setattr(Compiler, "cycles", 900)
+    monkeypatch.setattr(Program, "facts", {"memory": 4096, "banks": 2})
+    compiled(refuses=["relu_1"]).save(tmp_path / "new")
+    kind, found = differences(str(tmp_path / "old"), str(tmp_path / "new"), compiled.plugins)
+    told = [one for one in found if one.part.startswith("reported ") and one.part != "reported layers"]
+    assert kind == "plans"
+    assert told[:2] == [("conv_1", "reported cycles", "1200", "900"), ("conv_1", "reported banks", "", "2")]
+    more = {(one.part, one.first, one.second) for one in told[2:]}  # of the region behind the node that was refused
+    assert more == {
+        ("reported tool", "", "acme 2.1"), ("reported cycles", "", "900"),
+        ("reported memory", "", "4096"), ("reported banks", "", "2"),
+    }  # fmt: skip
+    assert differences(str(tmp_path / "old"), str(tmp_path / "old"), compiled.plugins) == ("plans", [])
 
 
 def test_what_is_reported_of_a_program_holds_for_its_nodes(compiled, tmp_path):

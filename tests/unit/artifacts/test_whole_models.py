@@ -56,7 +56,7 @@ class HasNotes(Listing):
 
 class GivesNode(Listing):
     def emit(self, region, folder):
-        return Artifact((), StandIn("Program", "com.acme.npu"))
+        return Artifact((), StandIn())
 
 
 class PerRegion(Listing):

@@ -156,7 +156,7 @@ class Backend(dovetail.plugin.Backend):
 class Emitter(dovetail.plugin.Emitter):
     def emit(self, region, folder):
         from dovetail.plugin import Artifact, StandIn
-        return Artifact((), StandIn("Program", "com.odd", {{}}, into=("odd-conversion",), out=()))
+        return Artifact((), StandIn(into=("odd-conversion",), out=()))
 
 @hookimpl
 def opened(model, registry):

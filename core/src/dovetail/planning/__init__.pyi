@@ -74,6 +74,7 @@ from dovetail.planning.rejections import Rejection as Rejection
 from dovetail.planning.remark import (
     Kind as Kind,
     NO_FACTS as NO_FACTS,
+    OF_PROGRAMS as OF_PROGRAMS,
     Remark as Remark,
     Remedy as Remedy,
     SLOT as SLOT,

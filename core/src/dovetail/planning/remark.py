@@ -87,6 +87,9 @@ NO_FACTS: Mapping[str, Any] = MappingProxyType({})
 Kind = Literal["passed", "missed", "failed", "analysis"]
 
 _TEXTS = ("kind", "node", "pass", "rule", "why", "reason", "suggest", "source", "backend", "format")
+OF_PROGRAMS = ("artifact-facts", "engine-facts")
+"""Rules of remarks on what tools and engines report of a region, at its first node that was decided on."""
+
 _KEYS = {*_TEXTS, "because", "remedy", "facts"}
 
 

@@ -40,6 +40,7 @@ from dovetail.plugin.emitter import (
     Call as Call,
     EmittedRegion as EmittedRegion,
     Emitter as Emitter,
+    JointEmitter as JointEmitter,
     StandIn as StandIn,
 )
 from dovetail.plugin.engine import (

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
 FUNCTIONS = "dovetail."
 """Prefix of the domains of functions that hold regions; the backend's name follows."""
 
+SHARED = "shared"
+"""Folder for files of all regions of a backend, next to those of the regions."""
+
+PROGRAM = ("EPContext", "com.microsoft")
+"""Operator and domain of ONNX Runtime's node for a program that was compiled ahead of time."""
+
 _ARTIFACT = "dovetail.artifact"
 
 

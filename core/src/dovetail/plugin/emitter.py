@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+from dovetail.plugin.engine import EngineError
 
 if TYPE_CHECKING:
     from dovetail.ir.model import Model
@@ -19,25 +21,22 @@ if TYPE_CHECKING:
     from dovetail.plugin.context import Context
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StandIn:
-    """The operator that replaces a region compiled ahead of time.
+    """The node that replaces a region compiled ahead of time: `EPContext` of ONNX Runtime's domain `com.microsoft`.
 
-    Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`.
+    Its inputs and outputs are those of the region, in the order of `EmittedRegion.model`. Its attributes say where the
+    program is: `main_context` 1, `embed_mode` 0, `ep_cache_context` (the first file, relative to `model.onnx`),
+    `partition_name` (the region), `source` (the backend) and `ep_sdk_version` (`Emitter.version`).
 
     Attributes:
-        op_type: Its name, such as `EPContext`.
-        domain: Its domain, such as `com.microsoft`.
-        attributes: Attributes by name: numbers, strings, and lists of them.
-        version: The domain's version in the opset imports of the result.
+        attributes: More attributes by name, or other values of these: numbers, strings, and lists of them. An execution
+            provider takes the nodes whose `source` it knows, such as `QNNExecutionProvider`.
         into: Names of registered conversions that are applied to every input, such as a layout change.
         out: Names of registered conversions that are applied to every output.
     """
 
-    op_type: str
-    domain: str
     attributes: Mapping[str, object] = field(default_factory=dict)
-    version: int = 1
     into: tuple[str, ...] = ()
     out: tuple[str, ...] = ()
 
@@ -62,16 +61,18 @@ class Artifact:
 
     Attributes:
         files: Names of the files that it wrote into its folder; all of them belong to the result.
-        node: The replacement of the region: an operator that only the engine knows, or a call of a function that holds
-            the region; None if the region stays as it is.
+        node: The replacement of the region: a node that stands for the program in these files, or a call of a function
+            that holds the region; None if the region stays as it is.
         notes: Shortcomings of these files, one sentence each; they become remarks.
         facts: What the tool reports: cycles, memory, its own error, as plain data for plan and explanations.
+        shared: Names of files for all regions of the backend that this one needs, too; see `JointEmitter`.
     """
 
     files: tuple[str, ...] = ()
     node: StandIn | Call | None = None
     notes: tuple[str, ...] = ()
     facts: Mapping[str, object] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,43 @@ class Emitter(ABC):
             EngineError: The region, or the node that the error names, is not supported and is placed elsewhere. For the
                 whole model, this means every node on the backend, unless the error names one of them.
         """
+
+
+class JointEmitter(Emitter):
+    """Compiles all regions of a backend at once: for tools that plan memory, or store weights, for all of them."""
+
+    @abstractmethod
+    def emit_all(
+        self, regions: Sequence[EmittedRegion], folders: Sequence[Path], shared: Path
+    ) -> Sequence[Artifact | EngineError]:
+        """Write the files of each region into its folder, and those that several regions need into `shared`.
+
+        The latter become `artifacts/<backend>/shared/`, which engines get as `RegionModel.shared`.
+
+        Args:
+            regions: The regions, in the order in which they run.
+            folders: An empty folder for each.
+            shared: An empty folder.
+
+        Returns:
+            For each region its artifact, or the reason why the region, or the node that the error names, is placed
+            elsewhere.
+
+        Raises:
+            EngineError: Like one that is returned, for the region with the node that it names. Without a name, the
+                regions are compiled one by one to find those at fault.
+        """
+
+    def emit(self, region: EmittedRegion, folder: Path) -> Artifact:
+        """Compile a region alone, with its shared files in its folder.
+
+        Raises:
+            EngineError: See `Emitter`.
+        """
+        (made,) = self.emit_all([region], [folder], folder)
+        if isinstance(made, EngineError):
+            raise made
+        return made
 
 
 TRIAL: ContextVar[bool] = ContextVar("dovetail-trial", default=False)

@@ -81,11 +81,13 @@ class RegionModel:
         path: An existing file with exactly this model, or None; the engine may read it instead.
         artifact: The folder of the artifact that emitters made of this region, if a node or a function call stands for
             it; only for engines with `loads_artifacts = True`.
+        shared: The folder of files that artifacts of its backend share, if there is one (`JointEmitter`).
     """
 
     model: Model
     path: Path | None = None
     artifact: Path | None = None
+    shared: Path | None = None
 
 
 class Session(ABC):

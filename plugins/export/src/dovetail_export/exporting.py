@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail import __version__, api
 from dovetail.errors import DovetailError
 from dovetail.plugin import CompiledModel, TemporaryFolder
+from dovetail.plugin.loading import SHARED
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.writing import created_folders, named, write_text
 from dovetail_onnx.skeleton import data_files
@@ -143,12 +144,10 @@ def _deployed(compiled: CompiledModel, part: SessionPart, files: Path) -> tuple[
     """
     engine = part.session.engine
     if part.region.artifact is not None:
-        programs = sorted(file for file in part.region.artifact.rglob("*") if file.is_file())
-        targets = [files / file.relative_to(part.region.artifact) for file in programs]
-        for source, target in zip(programs, targets):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, target)
-        return DeployedSession(engine.name, {}), KeptSession({}, tuple(targets))
+        programs = _copied(part.region.artifact, files)
+        if part.region.shared is not None:
+            programs += _copied(part.region.shared, files.parent / SHARED / part.region.shared.parent.name)
+        return DeployedSession(engine.name, {}), KeptSession({}, tuple(programs))
     assert compiled.registry is not None
     start = start_of(engine, compiled.registry)
     kept = part.session.keep(start, part.region, files) if start is not None else None
@@ -159,9 +158,20 @@ def _deployed(compiled: CompiledModel, part: SessionPart, files: Path) -> tuple[
     return deployed, kept
 
 
+def _copied(folder: Path, into: Path) -> list[Path]:
+    """Copy the files of a folder, and return the copies; one that an earlier step has copied stays."""
+    sources = sorted(file for file in folder.rglob("*") if file.is_file())
+    targets = [into / file.relative_to(folder) for file in sources]
+    for source, target in zip(sources, targets):
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, target)
+    return targets
+
+
 def _inside(file: Path, files: Path, compiled: CompiledModel) -> Path:
     """Return the place of a file in the export; one of the result itself is copied, with its weights."""
-    if file.is_relative_to(files):
+    if file.is_relative_to(files.parent):
         return file
     for source in (file, *data_files(compiled.model)):
         shutil.copyfile(source, files / source.name)

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, ClassVar
 
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
+from dovetail.plugin.loading import PROGRAM
 from dovetail.text import printable
 from dovetail_runtime import engine_source
 
@@ -34,8 +35,6 @@ _ATTRIBUTES = frozenset(
     }
 )
 """Attributes of `EPContext` that a provider gets from a result."""
-
-_DOMAIN = "com.microsoft"
 
 
 class ContextEmitter(Emitter):
@@ -106,10 +105,9 @@ def _artifact(region: EmittedRegion, folder: Path, nodes: int) -> Artifact:
     (node,) = made.graph.node
     attributes = {each.name: onnx.helper.get_attribute_value(each) for each in node.attribute}
     attributes = {name: value.decode() if isinstance(value, bytes) else value for name, value in attributes.items()}
-    binary = str(attributes[_BINARY])
-    attributes[_BINARY] = f"artifacts/{region.backend.name}/{region.name}/{binary}"  # beside model.onnx of the result
+    binary = str(attributes.pop(_BINARY))
     facts = {"nodes": nodes, "bytes": (folder / binary).stat().st_size}
-    return Artifact((binary,), StandIn("EPContext", _DOMAIN, attributes), facts=facts)
+    return Artifact((binary,), StandIn(attributes=attributes), facts=facts)
 
 
 def compiled_context(region: RegionModel, title: str) -> tuple[str | bytes, dict[str, str]]:
@@ -123,7 +121,7 @@ def compiled_context(region: RegionModel, title: str) -> tuple[str | bytes, dict
     assert region.artifact is not None, "its caller checks"
     source = engine_source(RegionModel(region.model))
     model = onnx.load_model_from_string(source if isinstance(source, bytes) else source.read_bytes())
-    nodes = [node for node in model.graph.node if node.op_type == "EPContext" and node.domain == _DOMAIN]
+    nodes = [node for node in model.graph.node if (node.op_type, node.domain) == PROGRAM]
     names = [each for node in nodes for each in node.attribute if each.name == _BINARY]
     if len(model.graph.node) != 1 or len(names) != 1:
         name = model.graph.node[0].name if model.graph.node else ""

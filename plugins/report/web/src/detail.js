@@ -113,6 +113,7 @@ export function regionDetail(result, index, view, go) {
       el("dt", {}, "bytes in"), el("dd", {}, bytes(region.in)),
       el("dt", {}, "bytes out"), el("dd", {}, bytes(region.out)),
       predicted ? [el("dt", {}, "predicted"), el("dd", {}, `${predicted.ms} ms`)] : null,
+      region.reported.map(([name, value]) => [el("dt", {}, `${name}, reported`), el("dd", {}, value)]),
       time ? [el("dt", {}, "measured"), el("dd", {}, `${time.ms} ms, ${time.engine}`)] : null,
       el("dt", {}, "reads from"), el("dd", { class: "links" }, around("target", "source")),
       el("dt", {}, "read by"), el("dd", { class: "links" }, around("source", "target"))));

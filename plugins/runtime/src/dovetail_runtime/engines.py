@@ -142,7 +142,7 @@ class GuardedEngine:
         if not self.loads_artifacts:
             if region.artifact is not None and any(map(artifact_of, region.model.graph)) and not calls(region.model):
                 raise EngineError(f"{self.label} does not run what was compiled for another engine")
-            region = replace(region, artifact=None)
+            region = replace(region, artifact=None, shared=None)
         refuse_programs(region, self.label)
         region = self.in_its_opset(region)
         try:

@@ -23,7 +23,7 @@ from dovetail_onnx.external import lies_beside
 from dovetail_runtime.direct_run import DirectRun, direct_run
 from dovetail_runtime.engines import GuardedEngine, guarded
 from dovetail_runtime.feeds import DeclaredInputs, without_defaults
-from dovetail_runtime.foreign_programs import artifact_folder
+from dovetail_runtime.foreign_programs import artifact_folder, shared_folder
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
@@ -301,7 +301,8 @@ class RegionExecutor(dovetail.plugin.Executor):
         made = self._region_model(region, inlined=not wanted)
         if not name or self._artifacts is None:
             return made
-        return replace(made, artifact=artifact_folder(self._artifacts, name))
+        folder, shared = artifact_folder(self._artifacts, name), shared_folder(self._artifacts, name)
+        return replace(made, artifact=folder, shared=shared)
 
     def _region_model(self, region: Region, inlined: bool) -> RegionModel:
         """Extract a region as a model; use a file if its weights do not fit in memory or are in files already."""

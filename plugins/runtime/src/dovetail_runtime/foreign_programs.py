@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import EngineError
+from dovetail.plugin.loading import PROGRAM, SHARED
 from dovetail.text import printable
 
 if TYPE_CHECKING:
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 
     from dovetail.plugin import RegionModel
     from dovetail.plugin.loading import ArtifactFolder
-
-_PROGRAM = ("com.microsoft", "EPContext")
 
 
 def artifact_folder(artifacts: ArtifactFolder, name: str) -> Path:
@@ -27,6 +26,21 @@ def artifact_folder(artifacts: ArtifactFolder, name: str) -> Path:
     if problem:
         raise DovetailError(f"{artifacts.root}: {problem}", "compile again into this folder")
     return artifacts.of(name)
+
+
+def shared_folder(artifacts: ArtifactFolder, name: str) -> Path | None:
+    """Return the folder of files that artifacts of a backend share; None if it has none.
+
+    Args:
+        artifacts: The artifacts of a result.
+        name: The artifact that a node names.
+
+    Raises:
+        DovetailError: See `artifact_folder`.
+    """
+    shared = f"{name.partition('/')[0]}/{SHARED}"
+    is_known = any(file.startswith(f"{shared}/") for file in (*artifacts.altered, *(artifacts.names or ())))
+    return artifact_folder(artifacts, shared) if is_known or (artifacts.root / shared).exists() else None
 
 
 def _problem(artifacts: ArtifactFolder, name: str) -> str:
@@ -55,7 +69,7 @@ def refuse_programs(region: RegionModel, label: str) -> None:
     """
     if region.artifact is not None:
         return
-    node = next((node for node in region.model.nodes() if (node.domain, node.op_type) == _PROGRAM), None)
+    node = next((node for node in region.model.nodes() if (node.op_type, node.domain) == PROGRAM), None)
     if node is not None:
         what = f"node '{node.name}' ({node.op_type}) names a compiled program, and no artifact belongs to it"
         raise EngineError(f"{label}: {what}", "compile the model that it was made from", node.name or "")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
-from dovetail.planning import HOST, Remark, get_placement
-from dovetail.plugin.loading import TOOL_PROGRESS, own_output
+from dovetail.planning import HOST, Remark, decided_key, get_placement
+from dovetail.plugin.loading import TOOL_PROGRESS, nodes_of, own_output
 from dovetail.text import abbreviated, pluralize
 
 from dovetail_runtime.engine_refusals import located_refusals, refuse_nodes
@@ -18,8 +18,10 @@ from dovetail_runtime.serialize import weight_bytes
 from dovetail_runtime.target_operators import check_runs_here
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
     from dovetail.ir import Model
     from dovetail.passes import Context
+    from dovetail.planning import Region
 
     from dovetail_runtime.engines import GuardedEngine
     from dovetail_runtime.executor import RegionExecutor
@@ -91,7 +93,7 @@ class Load(Pass):
             for runner in executor.runners if not ctx.refusals.fresh else ():
                 if facts := runner.facts:
                     text = f"{runner.engine} reports of region {runner.index}: {facts_text(facts)}"
-                    ctx.remark("analysis", runner.region.nodes[0], "engine-facts", text, facts=facts)
+                    ctx.remark("analysis", _planned(model, runner.region), "engine-facts", text, facts=facts)
         return False
 
 
@@ -123,6 +125,12 @@ def _progress_of_tools(ctx: Context) -> Iterator[None]:
         yield
     finally:
         TOOL_PROGRESS.reset(token)
+
+
+def _planned(model: Model, region: Region) -> ir.Node:
+    """Return the first node of a region that the plan has, which a conversion or a compiled program may stand for."""
+    inside = (node for outer in region.nodes for node in nodes_of(model, outer))
+    return next((node for node in inside if decided_key(node)), region.nodes[0])
 
 
 def facts_text(facts: Mapping[str, object]) -> str:

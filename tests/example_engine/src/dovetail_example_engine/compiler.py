@@ -3,7 +3,7 @@
 from dovetail.plugin import Artifact, Emitter, EngineError, RegionModel, StandIn
 from dovetail_runtime import engine_source
 
-from dovetail_example_engine.program import DOMAIN, NAME, packed
+from dovetail_example_engine.program import NAME, packed
 
 MOST_CHANNELS = 64
 
@@ -29,6 +29,5 @@ class Compiler(Emitter):
                 raise EngineError(why, node=node.name)
         revision = region.backend.chosen["revision"]
         (folder / NAME).write_bytes(packed(revision, engine_source(RegionModel(region.model))))
-        attributes = {"program": NAME, "revision": int(revision)}
         border = {"into": ("acme-channels-last",), "out": ("acme-channels-first",)}
-        return Artifact((NAME,), StandIn("Program", DOMAIN, attributes, **border))
+        return Artifact((NAME,), StandIn(attributes={"notes": f"revision {revision}"}, **border))

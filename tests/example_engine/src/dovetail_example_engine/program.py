@@ -3,7 +3,6 @@
 import zlib
 
 NAME = "net.program"
-DOMAIN = "com.acme.npu"
 
 
 def packed(revision, model):

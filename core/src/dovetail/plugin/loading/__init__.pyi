@@ -52,6 +52,8 @@ from dovetail.plugin.loading.stores import store_for as store_for
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (
     FUNCTIONS as FUNCTIONS,
+    PROGRAM as PROGRAM,
+    SHARED as SHARED,
     ArtifactFolder as ArtifactFolder,
     artifact_of as artifact_of,
     nodes_of as nodes_of,

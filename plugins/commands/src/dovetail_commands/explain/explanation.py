@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.errors import DovetailError
-from dovetail.planning import HOST, coverage_line, source_text
+from dovetail.planning import HOST, OF_PROGRAMS, coverage_line, source_text
 from dovetail.text import near_misses
 
 from dovetail_commands.explain.summary import reasons, suggestions, summary_lines
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 _DEPTH = 4
-_OF_PROGRAMS = ("artifact-facts", "engine-facts")  # rules of remarks on what tools and engines report of a region
 _IN_FULL = 3  # nodes explained in full
 _SIMILAR_AMONG = 2000  # names, up to which all are compared
 
@@ -89,7 +88,7 @@ def _of_program(plan: Plan, node: PlannedNode | None) -> list[str]:
     if node is None or node.region is None:
         return []
     others = {one.name for one in plan.nodes if one.region == node.region and one is not node}
-    found = [remark for remark in plan.remarks if remark.rule in _OF_PROGRAMS and remark.node in others]
+    found = [remark for remark in plan.remarks if remark.rule in OF_PROGRAMS and remark.node in others]
     return [f"  region {node.region}, with {remark.node}: {remark.why}" for remark in found]
 
 

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.ir import FreshNames, used_values
 from dovetail.planning import Region, Rejection, Remark, decided_key, extract, get_placement, key_of
-from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, StandIn
-from dovetail.plugin.loading import TRIAL, ArtifactFolder, artifact_of
+from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, JointEmitter, StandIn
+from dovetail.plugin.loading import PROGRAM, TRIAL, ArtifactFolder, artifact_of
 from dovetail.text import pluralize
 from dovetail_transforms.lowering import NotLowered, lower
 
-from dovetail_placement.artifacts.emitters import NotEmitted, emitted, emitter_class, refusal_alone
+from dovetail_placement.artifacts.emitters import Made, NotEmitted, emitted, emitter_class, refusal_alone
+from dovetail_placement.artifacts.joint import emitted_jointly
 from dovetail_placement.artifacts.outline_regions import (
     BorderConversions,
     outline_region,
-    replace_region,
     set_attributes,
 )
 from dovetail_placement.artifacts.refused_parts import Search
@@ -51,13 +52,13 @@ def replace_emitted(model: Model, made: Sequence[tuple[Region, Artifact]], ctx: 
     for region, artifact in made:
         assert artifact.node is not None, "others were left out"
         name, region = f"region_{region.index}", region.part(region.nodes)
-        # With an engine's own operator, the function only documents the replaced nodes, so its weights are dropped.
+        # With a compiled program, the function only documents the replaced nodes, so its weights are dropped.
         node = outline_region(model, region, name, names)
         if isinstance(artifact.node, Call):
             set_attributes(node, artifact.node.attributes)
             what = f"a call of {node.domain}::{name}"
         else:
-            node = _stand_in(model, region, node, artifact.node, names)
+            _stand_in(model, region, node, artifact.node)
             border.convert(node, artifact.node.into, artifact.node.out)
             what = "it"
         if artifact.files or not isinstance(artifact.node, Call):
@@ -73,15 +74,17 @@ def replace_emitted(model: Model, made: Sequence[tuple[Region, Artifact]], ctx: 
     return True
 
 
-def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn, names: FreshNames) -> ir.Node:
-    """Replace the call of an outlined region by an operator without weight inputs."""
-    whole = Region(region.index, region.backend, (call,), region.inputs, tuple(call.outputs))
-    inputs, attributes = list(region.inputs), stand_in.attributes
-    return replace_region(model, whole, stand_in.op_type, stand_in.domain, inputs, attributes, stand_in.version, names)
+def _stand_in(model: Model, region: Region, call: ir.Node, stand_in: StandIn) -> None:
+    """Make the call of an outlined region a node without weight inputs that names the program."""
+    call.op_type, call.domain = PROGRAM
+    call.resize_inputs(len(region.inputs))
+    set_attributes(call, stand_in.attributes)
+    model.graph.opset_imports.setdefault(call.domain, 1)
 
 
 def _files(artifact: Artifact) -> str:
-    return f"the file {artifact.files[0]}" if len(artifact.files) == 1 else f"{len(artifact.files)} files"
+    own = f"the file {artifact.files[0]}" if len(artifact.files) == 1 else f"{len(artifact.files)} files"
+    return f"{own} and {pluralize(len(artifact.shared), 'shared file')}" if artifact.shared else own
 
 
 def _remove_unread_weights(model: Model) -> None:
@@ -108,6 +111,14 @@ def emit_artifacts(model: Model, backends: Mapping[str, Backend], ctx: Context) 
     quantized_values = _QuantizedValues(ctx.outcome.quantized_values)
     borders = Borders(ctx.outcome.decided, ctx.outcome.quantized_values)
     made: list[tuple[Region, Artifact]] = []
+
+    def given_of(region: Region) -> EmittedRegion:
+        # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
+        # own source.
+        source = sources.get(region.index) or extract(model, region)
+        return _for_emitter(model, region, backends[region.backend], source, quantized_values, borders, ctx)
+
+    jointly = _jointly(regions, backends, given_of, ctx)
     for number, region in enumerate(regions):
         if ctx.progress:
             ctx.progress(f"emit region_{region.index} of {region.backend}", number, len(regions))
@@ -115,12 +126,9 @@ def emit_artifacts(model: Model, backends: Mapping[str, Backend], ctx: Context) 
         emitters = [name for name in backend.artifacts if _emits_regions(emitter_class(name, ctx))]
         if not emitters:
             continue
-        # A region of conversions alone has no source nodes. In a pipeline that does not decide, the model is its
-        # own source.
-        source = sources.get(region.index) or extract(model, region)
         try:
-            given = _for_emitter(model, region, backend, source, quantized_values, borders, ctx)
-            made.append((region, _without_defaults(region, emitted(given, emitters, ctx))))
+            given = given_of(region)
+            made.append((region, _without_defaults(region, emitted(given, emitters, ctx, jointly))))
             _remark_notes(given.nodes[0], made[-1][1], ctx)
         except NotEmitted as refused:
             if refused.nodes or not any(map(decided_key, region.nodes)):
@@ -132,6 +140,28 @@ def emit_artifacts(model: Model, backends: Mapping[str, Backend], ctx: Context) 
     if ctx.refusals.fresh:
         return False
     return replace_emitted(model, made, ctx)
+
+
+def _jointly(
+    regions: Sequence[Region],
+    backends: Mapping[str, Backend],
+    given_of: Callable[[Region], EmittedRegion],
+    ctx: Context,
+) -> dict[tuple[str, str], Made | NotEmitted]:
+    """Run the emitters that take all regions of their backend at once; return what they made of each region."""
+    found: dict[tuple[str, str], Made | NotEmitted] = {}
+    for name in dict.fromkeys(region.backend for region in regions):
+        classes = [(emitter, emitter_class(emitter, ctx)) for emitter in backends[name].artifacts]
+        joint = [emitter for emitter, each in classes if issubclass(each, JointEmitter) and _emits_regions(each)]
+        given = []
+        for region in regions if joint else ():
+            with suppress(NotEmitted):  # which is reported where the region's turn comes
+                given += [given_of(region)] if region.backend == name else []
+        for emitter in joint if given else ():
+            if ctx.progress:
+                ctx.progress(f"emit {pluralize(len(given), 'region')} of {name} together", 0, 0)
+            found |= emitted_jointly(emitter, given, ctx)
+    return found
 
 
 def _emits_regions(emitter: type[Emitter]) -> bool:

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import filecmp
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.plugin import Artifact, Call, EmittedRegion, Emitter, EngineError, StandIn
-from dovetail.plugin.loading import TOOL_PROGRESS, ArtifactFolder, class_of, described, foreign_output, own_output
+from dovetail.plugin.loading import (
+    SHARED,
+    TOOL_PROGRESS,
+    ArtifactFolder,
+    class_of,
+    described,
+    foreign_output,
+    own_output,
+)
 from dovetail.text import abbreviated, pluralize
 
-from dovetail_placement.artifacts.reuse import Made, MadeArtifacts, artifact_keys, moved
+from dovetail_placement.artifacts.reuse import MadeArtifacts, artifact_keys, holds_name
 
 if TYPE_CHECKING:
     from dovetail.passes import Context
+
+
+_T = TypeVar("_T")
 
 
 class NotEmitted(Exception):
@@ -44,7 +57,28 @@ def emitter_class(name: str, ctx: Context) -> type[Emitter]:
     return class_of(ctx.registry.emitter[name], ctx.registry.emitter.title(name), Emitter)
 
 
-def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Artifact:
+class Made(NamedTuple):
+    """What an emitter made of a region.
+
+    Attributes:
+        artifact: The artifact.
+        own: The folder with its files.
+        shared: The folder with its shared files.
+        folder: What removes the folders.
+    """
+
+    artifact: Artifact
+    own: Path
+    shared: Path
+    folder: ArtifactFolder
+
+
+def emitted(
+    region: EmittedRegion,
+    emitters: Iterable[str],
+    ctx: Context,
+    jointly: Mapping[tuple[str, str], Made | NotEmitted] = MappingProxyType({}),
+) -> Artifact:
     """Run emitters on a region, and merge their artifacts in the folder of the region.
 
     Each emitter writes into its own folder; the files of all of them are then moved together.
@@ -53,20 +87,25 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
         region: A region of their backend, or the whole model.
         emitters: Their names.
         ctx: The context, with the emitters and the artifact folder.
+        jointly: What joint emitters have answered, by emitter and region.
 
     Raises:
         NotEmitted: An emitter rejects the region, or fails.
         DovetailError: An emitter is not installed, or violates its contract.
     """
     assert ctx.outcome.artifacts is not None
-    target = ctx.outcome.artifacts.root / region.backend.name / region.name
+    root = ctx.outcome.artifacts.root / region.backend.name
+    shared: list[str] = []
     files: dict[str, str] = {}
     notes: list[str] = []
     facts: dict[str, object] = {}
     node: StandIn | Call | None = None
     for name in emitters:
         title = ctx.registry.emitter.title(name)
-        made, own = _made(name, region, title, ctx)
+        answer = jointly.get((name, region.name)) or _made(name, region, title, ctx)
+        if isinstance(answer, NotEmitted):
+            raise answer
+        made = answer.artifact
         if made.node is not None:
             if emitter_class(name, ctx).whole:
                 raise DovetailError(f"{title} gives a node for the whole model of {region.backend.name}", _WHOLE)
@@ -79,13 +118,30 @@ def emitted(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> Art
         facts |= made.facts
         if not made.files and not made.notes and made.node is None and ctx.files_wanted:
             notes.append(f"{title}: it made neither a file nor a node of {region.name}")
-        for file in _checked(made, own.root, title):
+        for file in checked_files(made.files, answer.own, title):
             if file in files:
-                raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", "leave one of them out")
+                raise DovetailError(f"{title} writes '{file}', and so does {files[file]}", _LEAVE_OUT)
             files[file] = title
-            (target / file).parent.mkdir(parents=True, exist_ok=True)
-            _link(own.root / file, target / file)
-    return Artifact(tuple(files), node, tuple(notes), facts)
+            _link(answer.own / file, root / region.name / file)
+        for file in checked_files(made.shared, answer.shared, title):
+            _share(answer.shared / file, root / SHARED / file, title)
+            shared.append(file)
+    return Artifact(tuple(files), node, tuple(notes), facts, tuple(shared))
+
+
+_LEAVE_OUT = "leave one of them out"
+
+
+def _share(source: Path, target: Path, title: str) -> None:
+    """Link a shared file, if no other region did so.
+
+    Raises:
+        DovetailError: Another emitter of the backend has a file of this name.
+    """
+    if not target.exists():
+        _link(source, target)
+    elif not filecmp.cmp(source, target, shallow=False):
+        raise DovetailError(f"{title} writes '{SHARED}/{target.name}', and so does another emitter", _LEAVE_OUT)
 
 
 def refusal_alone(region: EmittedRegion, emitters: Iterable[str], ctx: Context) -> NotEmitted | None:
@@ -98,41 +154,69 @@ def refusal_alone(region: EmittedRegion, emitters: Iterable[str], ctx: Context) 
         title = ctx.registry.emitter.title(name)
         folder = ArtifactFolder()
         try:
-            made = _asked(_new_emitter(name, title, ctx), region, folder.root, title)
+            made = _asked(new_emitter(name, title, ctx), region, folder.root, title, ctx)
         except NotEmitted as refused:
             return refused
-        _checked(made, folder.root, title)
+        checked_files(made.files, folder.root, title)
     return None
 
 
 def _link(source: Path, target: Path) -> None:
     """Link a file, which may be large and is used again, or another name of one; copy it where that is impossible."""
+    target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
 
 
-def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> tuple[Artifact, ArtifactFolder]:
-    """Return the artifact of an emitter and its folder; one that was made of the same region is used again."""
-    emitter = _new_emitter(name, title, ctx)
-    version = _version(emitter, title)
+def _made(name: str, region: EmittedRegion, title: str, ctx: Context) -> Made:
+    """Return what an emitter makes of a region; what it made of the same one is used again."""
+    emitter = new_emitter(name, title, ctx)
+    version = tool_version(emitter, title)
     keys, known = artifact_keys(name, emitter, version, region, ctx), ctx.measured.of(MadeArtifacts)
-    found = known.get(keys)
+    found = known.get(keys or ())
     if found is not None:
-        _remark_reuse(found, region, title, ctx)
-        return moved(found, region), found.folder
-    folder = ArtifactFolder()
-    made = _asked(emitter, region, folder.root, title)
-    _checked(made, folder.root, title)
+        remark_reuse(found.earlier, region, title, ctx)
+        (made,), folder = found.artifacts, found.folder
+    else:
+        folder = ArtifactFolder()
+        made = with_version(_asked(emitter, region, folder.root, title, ctx), version)
+        files = checked_files(made.files, folder.root, title)
+        if made.shared:
+            raise DovetailError(f"{title} names files as shared", "only a `JointEmitter` shares files among regions")
+        if keys is not None:
+            about = f"{pluralize(len(region.nodes), 'node')} from '{next(iter(region.nodes), '')}' on, by {version}"
+            key = keys.named if holds_name(made, folder.root, region.name) else keys.anywhere
+            known.put(key, [made], files, folder, about)
+    return Made(completed(made, region, version), folder.root, folder.root, folder)
+
+
+def with_version(made: Artifact, version: str) -> Artifact:
+    """Return an artifact with the version of its tool as a fact."""
+    return replace(made, facts={"tool": version, **made.facts}) if version else made
+
+
+def completed(made: Artifact, region: EmittedRegion, version: str) -> Artifact:
+    """Return an artifact whose node has the attributes by which an execution provider finds the program."""
+    if not isinstance(made.node, StandIn):
+        return made
+    attributes: dict[str, object] = {"main_context": 1, "embed_mode": 0}
+    if made.files:
+        attributes["ep_cache_context"] = f"artifacts/{region.backend.name}/{region.name}/{made.files[0]}"
+    attributes |= {"partition_name": region.name, "source": region.backend.name}
     if version:
-        made = replace(made, facts={"tool": version, **made.facts})
-    about = f"{pluralize(len(region.nodes), 'node')} from '{next(iter(region.nodes), '')}' on, by {version}"
-    known.put(keys, made, folder, region.name, about)
-    return made, folder
+        attributes["ep_sdk_version"] = version
+    attributes |= made.node.attributes
+    return replace(made, node=replace(made.node, attributes=attributes))
 
 
-def _new_emitter(name: str, title: str, ctx: Context) -> Emitter:
+def new_emitter(name: str, title: str, ctx: Context) -> Emitter:
+    """Return a new object of an emitter's class.
+
+    Raises:
+        NotEmitted: It cannot be made.
+    """
     found_class = emitter_class(name, ctx)
     try:
         with foreign_output(title):
@@ -143,14 +227,16 @@ def _new_emitter(name: str, title: str, ctx: Context) -> Emitter:
         raise NotEmitted(f"{title} failed: {described(error)}") from error
 
 
-def _remark_reuse(found: Made, region: EmittedRegion, title: str, ctx: Context) -> None:
+def remark_reuse(earlier: bool, region: EmittedRegion, title: str, ctx: Context) -> None:
+    """Remark that what an emitter made earlier, of this region and those after it, is used again."""
     ctx.count("artifacts reused")
-    if found.earlier:
+    if earlier:
         why = f"{title}: the artifact of its region is taken from the cache, where an earlier compilation left it"
         ctx.remark("passed", next(iter(region.nodes), ""), "artifact-cache", why)
 
 
-def _version(emitter: Emitter, title: str) -> str:
+def tool_version(emitter: Emitter, title: str) -> str:
+    """Return the version of an emitter's tool; empty if it does not tell it, or fails."""
     with suppress(Exception), foreign_output(title):
         return str(emitter.version())
     return ""
@@ -160,35 +246,68 @@ _WHOLE = "a node stands for one region; an emitter that says `whole = True` only
 _ONE_NODE = "one emitter of a backend may compile the region; the others only write files"
 
 
-def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str) -> Artifact:
+def _asked(emitter: Emitter, region: EmittedRegion, folder: Path, title: str, ctx: Context) -> Artifact:
+    what = f"{region.name} of {region.backend.name}"
+    made = guarded(lambda: emitter.emit(region, folder), what, ctx, title)
+    check_artifact(made, title)
+    return made
+
+
+def guarded(call: Callable[[], _T], what: str, ctx: Context, title: str) -> _T:
+    """Call an emitter, whose tools' lines are shown as progress of the compilation.
+
+    Args:
+        call: The call.
+        what: The region or regions, for the progress.
+        ctx: The context.
+        title: The emitter, with its distribution.
+
+    Raises:
+        NotEmitted: It refuses, or fails.
+    """
     try:
-        with foreign_output(title), _progress_of_tools(region):
-            made = emitter.emit(region, folder)
+        with foreign_output(title), _progress_of_tools(what, ctx):
+            return call()
     except DovetailError as error:
-        nodes = error.nodes if isinstance(error, EngineError) else (error.node,)
-        hint = f" ({error.hint})" if error.hint else ""
-        raise NotEmitted(f"{title}: {error.message}{hint}", *nodes) from error
+        raise refusal_of(error, title) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise NotEmitted(f"{title} failed: {described(error)}") from error
-    whole = isinstance(made, Artifact) and all(isinstance(note, str) for note in made.notes)
-    if not whole or not isinstance(made.node, StandIn | Call | None) or not _is_data(made.facts):
+
+
+def refusal_of(error: DovetailError, title: str) -> NotEmitted:
+    """Return an error of an emitter as a refusal."""
+    nodes = error.nodes if isinstance(error, EngineError) else (error.node,)
+    hint = f" ({error.hint})" if error.hint else ""
+    return NotEmitted(f"{title}: {error.message}{hint}", *nodes)
+
+
+def check_artifact(made: object, title: str) -> None:
+    """Check what an emitter returned for a region.
+
+    Raises:
+        DovetailError: It is no artifact, or its facts are no plain data.
+    """
+    if (
+        not isinstance(made, Artifact)
+        or not all(isinstance(note, str) for note in made.notes)
+        or not isinstance(made.node, StandIn | Call | None)
+        or not _is_data(made.facts)
+    ):
         raise DovetailError(
             f"{title} returns {made!r}", "`emit` returns `dovetail.plugin.Artifact`, whose facts are plain data"
         )
-    return made
 
 
 @contextmanager
-def _progress_of_tools(region: EmittedRegion) -> Iterator[None]:
+def _progress_of_tools(what: str, ctx: Context) -> Iterator[None]:
     """Show the lines of progress of a tool as the progress of the compilation."""
-    progress = region.context.progress if region.context is not None else None
 
     def show(line: str) -> None:
-        if progress is not None:
+        if ctx.progress is not None:
             with own_output():
-                progress(f"emit {region.name} of {region.backend.name}: {abbreviated(line)}", 0, 0)
+                ctx.progress(f"emit {what}: {abbreviated(line)}", 0, 0)
 
     token = TOOL_PROGRESS.set(show)
     try:
@@ -204,10 +323,14 @@ def _is_data(facts: object) -> bool:
         return False
 
 
-def _checked(made: Artifact, folder: Path, title: str) -> list[str]:
-    """Return the files of an artifact, after checking that they are regular files in the emitter's folder."""
+def checked_files(files: Iterable[str], folder: Path, title: str) -> list[str]:
+    """Return files of an artifact, after checking that they are regular files in the emitter's folder.
+
+    Raises:
+        DovetailError: One of them is not.
+    """
     found = []
-    for file in made.files:
+    for file in files:
         path = PurePosixPath(file)
         if (
             path.is_absolute()

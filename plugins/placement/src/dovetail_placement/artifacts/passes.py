@@ -16,7 +16,7 @@ class EmitArtifacts(Pass):
     """Run the emitters that backends name under `emit: {artifacts: [...]}`, on regions or on the whole model.
 
     Given:  region 0 of a backend that is compiled ahead of time:  a = Conv(x, w)   y = Relu(a)
-    Result: artifacts/acme/region_0/net.blob, and y = com.acme::Blob(x) in the place of the region
+    Result: artifacts/acme/region_0/net.blob, and y = com.microsoft::EPContext(x) in the place of the region
 
     A node that an emitter rejects is placed elsewhere, and everything is decided again.
     """

@@ -13,8 +13,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,19 +34,17 @@ _BYTES = "$bytes"
 _CHUNK = 1 << 22
 
 
-class Made(NamedTuple):
-    """An artifact that was made before.
+class Reused(NamedTuple):
+    """Artifacts that were made before.
 
     Attributes:
-        artifact: The artifact.
-        folder: The folder with its files.
-        region: The name of the region that it was made of.
-        earlier: Whether an earlier program made it.
+        artifacts: That of a region, or of all regions that were compiled at once.
+        folder: The folder with their files.
+        earlier: Whether an earlier program made them.
     """
 
-    artifact: Artifact
+    artifacts: Sequence[Artifact]
     folder: ArtifactFolder
-    region: str
     earlier: bool = False
 
 
@@ -61,78 +59,63 @@ class MadeArtifacts:
     """The artifacts of one compilation by what they were made of, with their files; behind them the user's cache."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Made] = {}
+        self._known: dict[str, Reused] = {}
         self._cache = ARTIFACTS.open()
 
-    def get(self, keys: Keys | None) -> Made | None:
-        """Return the artifact of a region; None if it was not made yet, or its files in the cache are damaged."""
-        for key in keys or ():
+    def get(self, keys: Iterable[str]) -> Reused | None:
+        """Return what is stored under one of these digests; None if nothing is, or files in the cache are damaged."""
+        for key in keys:
             found = self._known.get(key) or self._from_cache(key)
             if found is not None:
                 self._known[key] = found
                 return found
         return None
 
-    def put(self, keys: Keys | None, made: Artifact, folder: ArtifactFolder, region: str, about: str) -> None:
-        """Store an artifact of a region under the digest that it depends on.
+    def put(self, key: str, made: Sequence[Artifact], files: Iterable[str], folder: ArtifactFolder, about: str) -> None:
+        """Store artifacts under the digest of all that they were made of.
 
         Args:
-            keys: The digests; None if it is not used again.
-            made: The artifact.
-            folder: The folder with its files.
-            region: The name of the region.
-            about: What it is, for people.
+            key: The digest.
+            made: The artifact of a region, or of all regions that were compiled at once.
+            files: The names of their files in the folder.
+            folder: The folder.
+            about: What they are, for people.
         """
-        if keys is None:
-            return
-        key = keys.named if _holds_name(made, folder.root, region) else keys.anywhere
-        self._known[key] = Made(made, folder, region)
+        self._known[key] = Reused(made, folder)
         try:
-            told = _told(made)
+            told = [_told(each) for each in made]
         except TypeError:  # attributes that are no plain data
             return
 
         def write(into: Path) -> Mapping[str, Any]:
-            for file in made.files:
+            digests = {}
+            for file in files:
                 (into / file).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(folder.root / file, into / file)
-            digests = {file: file_sha256(into / file) for file in made.files}
-            return {"artifact": told, "files": digests, "region": region}
+                digests[file] = file_sha256(into / file)
+            return {"artifacts": told, "files": digests}
 
         if self._cache is not None:
             self._cache.store(key, about, write)
 
-    def _from_cache(self, key: str) -> Made | None:
+    def _from_cache(self, key: str) -> Reused | None:
         found = self._cache.find(key) if self._cache is not None else None
         if self._cache is None or found is None:
             return None
         files, facts = found
         folder = ArtifactFolder()
         try:
-            made = _heard(facts["artifact"])
-            for file in made.files:
+            made = [_heard(each) for each in facts["artifacts"]]
+            for file, digest in facts["files"].items():
                 if (folder.root / file).resolve().is_relative_to(folder.root.resolve()):
                     (folder.root / file).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copyfile(files / file, folder.root / file)
-                if file_sha256(folder.root / file) != facts["files"][file]:
+                if file_sha256(folder.root / file) != digest:
                     raise ValueError("a file has changed")
-            return Made(made, folder, str(facts["region"]), True)
+            return Reused(made, folder, True)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             self._cache.drop(key)
             return None
-
-
-def moved(made: Made, region: EmittedRegion) -> Artifact:
-    """Return an artifact as that of another region: paths in its attributes lead to the folder of this one."""
-    artifact = made.artifact
-    if made.region == region.name or artifact.node is None:
-        return artifact
-    old, new = (_path(region.backend.name, name) for name in (made.region, region.name))
-    attributes = {
-        name: value.replace(old, new) if isinstance(value, str) else value
-        for name, value in artifact.node.attributes.items()
-    }
-    return replace(artifact, node=replace(artifact.node, attributes=attributes))
 
 
 def artifact_keys(name: str, emitter: Emitter, version: str, region: EmittedRegion, ctx: Context) -> Keys | None:
@@ -214,20 +197,12 @@ def _add(model: Model, found: hashlib._Hash) -> None:
             found.update(chunk)
 
 
-def _path(backend: str, region: str) -> str:
-    return f"artifacts/{backend}/{region}/"
-
-
-def _holds_name(made: Artifact, folder: Path, region: str) -> bool:
-    """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it.
-
-    Paths in attributes do not count: `moved` changes them.
-    """
+def holds_name(made: Artifact, folder: Path, region: str) -> bool:
+    """Check whether an artifact depends on the name of its region: a file, a note, a fact or an attribute holds it."""
     number = region.rpartition("_")[2]
     name = re.compile(rf"region_?{re.escape(number)}(?![0-9])".encode())
     attributes = made.node.attributes if made.node is not None else {}
-    texts = [re.sub(r"artifacts/[^/]*/[^/]*/", "", str(value)) for value in attributes.values()]
-    if any(name.search(text.encode()) for text in (*texts, *made.notes, str(dict(made.facts)))):
+    if any(name.search(text.encode()) for text in (str(dict(attributes)), *made.notes, str(dict(made.facts)))):
         return True
     return any(_found(name, folder / file) for file in made.files)
 
@@ -253,7 +228,8 @@ def _told(made: Artifact) -> dict[str, Any]:
     if made.node is not None:
         fields = {**vars(made.node), "attributes": dict(made.node.attributes)}
         node = json.loads(json.dumps([type(made.node).__name__, fields], default=_packed))
-    return {"files": list(made.files), "node": node, "notes": list(made.notes), "facts": dict(made.facts)}
+    lists = {"files": list(made.files), "notes": list(made.notes), "shared": list(made.shared)}
+    return {**lists, "node": node, "facts": dict(made.facts)}
 
 
 def _packed(value: object) -> dict[str, str]:
@@ -273,4 +249,4 @@ def _heard(told: Mapping[str, Any]) -> Artifact:
         }
         fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
         node = {"StandIn": StandIn, "Call": Call}[kind](attributes=attributes, **fields)
-    return Artifact(tuple(told["files"]), node, tuple(told["notes"]), told["facts"])
+    return Artifact(tuple(told["files"]), node, tuple(told["notes"]), told["facts"], tuple(told["shared"]))

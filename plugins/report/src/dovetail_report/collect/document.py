@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__
 from dovetail.ir import gc_paused
+from dovetail.planning import OF_PROGRAMS
 from dovetail.plugin import load_plugins
 from dovetail_commands.plan_graph.contraction import PlanGraph
 from dovetail_commands.plan_graph.result_graph import ResultGraph
@@ -27,6 +28,7 @@ from dovetail_report.linters.finding import Subject
 from dovetail_report.linters.rules import lint
 
 if TYPE_CHECKING:
+    from dovetail.planning import Plan
     from dovetail.plugin import CompiledModel, PluginSet
 
 VERSION = 2
@@ -84,7 +86,7 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
         "tuning": tuning(folder),
         "obstacles": summary.obstacles(reasons),
         **ReportItems(planned, compiled, reasons).tables(),
-        "regions": _regions(planned),
+        "regions": _regions(planned, plan),
         "borders": summary.borders(planned, compiled),
         "reasons": reasons.table,
         "whole": reasons.whole,
@@ -100,8 +102,8 @@ def _document(compiled: CompiledModel, folder: Path | None, trace: Path | None, 
     }
 
 
-def _regions(graph: PlanGraph) -> list[dict[str, Any]]:
-    """Return a row for each region of the file: its nodes of the plan, operators, and bytes in and out."""
+def _regions(graph: PlanGraph, plan: Plan) -> list[dict[str, Any]]:
+    """Return a row for each region of the file: nodes of the plan, operators, bytes in and out, what tools report."""
     result = graph.result
     crossing = [[0, 0] for _ in result.regions]
     for value in result.crossings:
@@ -112,14 +114,26 @@ def _regions(graph: PlanGraph) -> list[dict[str, Any]]:
         region = graph.region(number)
         if region >= 0:
             operators[region][node.operator] += 1
+    reported = _reported(graph, plan)
     return [
         {
             "number": region.number, "backend": region.backend, "nodes": operators[number].total(),
             "operators": operators[number].most_common(_OPERATORS), "in": crossing[number][0],
-            "out": crossing[number][1],
+            "out": crossing[number][1], "reported": reported.get(number, []),
         }
         for number, region in enumerate(result.regions)
     ]  # fmt: skip
+
+
+def _reported(graph: PlanGraph, plan: Plan) -> dict[int, list[list[str]]]:
+    """Return what tools and engines report, as pairs of name and value, by region of the file."""
+    regions = {node.name: graph.region(number) for number, node in enumerate(graph.nodes)}
+    found: dict[int, list[list[str]]] = {}
+    for remark in plan.remarks:
+        if remark.rule in OF_PROGRAMS and remark.node in regions:
+            pairs = [[short(name), short(str(value))] for name, value in remark.facts.items()]
+            found.setdefault(regions[remark.node], []).extend(pairs)
+    return found
 
 
 def _findings(subject: Subject, graph: PlanGraph) -> list[dict[str, Any]]:

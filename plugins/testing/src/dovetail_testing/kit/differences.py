@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import dovetail
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice
-from dovetail.planning import Plan, operator_name
+from dovetail.planning import OF_PROGRAMS, Plan, operator_name
 from dovetail.plugin.loading import load_backend_file, load_chosen, names_file
 from dovetail_schemas.backend import FileBackend
 
 if TYPE_CHECKING:
+    from dovetail.planning import PlannedNode
     from dovetail.plugin import PluginSet
     from dovetail_schemas.rules import Row, Rule
     from dovetail_schemas.type_specs import PortTypes, TypeSpec
@@ -162,7 +163,7 @@ def _specs(specs: tuple[TypeSpec, ...]) -> str:
 
 
 def _of_plans(first: Plan, second: Plan) -> Iterator[SideDifference]:
-    """Yield what differs: backends, nodes, conversions and scales. Nodes are found by output, or by structure."""
+    """Yield what differs: backends, nodes, programs, scales, reasons. Nodes are found by output, or by structure."""
     for part in ("name", "strategy", "distribution"):
         ours, theirs = (", ".join(one.as_dict().get(part, "") for one in plan.backends) for plan in (first, second))
         yield from _changed("backends", part, ours, theirs)
@@ -181,6 +182,7 @@ def _of_plans(first: Plan, second: Plan) -> Iterator[SideDifference]:
     for node in second.nodes:
         if node.output not in seen:
             yield SideDifference(node.name, "node", "", f"{node.operator} on {node.backend}")
+    yield from _reported(first, second)
     for part in ("regions", "joins"):
         yield from _changed("plan", part, str(first.summary.get(part, "")), str(second.summary.get(part, "")))
     ours, theirs = (", ".join(map(str, plan.edits)) for plan in (first, second))
@@ -193,6 +195,35 @@ def _of_plans(first: Plan, second: Plan) -> Iterator[SideDifference]:
     for name in dict.fromkeys((*reasons[0], *reasons[1])):
         ours, theirs = (", ".join(sorted(one.get(name, set()))) for one in reasons)
         yield from _changed(name or "model", "reasons", ours, theirs)
+
+
+def _reported(first: Plan, second: Plan) -> Iterator[SideDifference]:
+    """Yield what tools and engines report otherwise of a program, such as its cycles, at a node of its region."""
+    ours, theirs = _facts(first), _facts(second)
+    for node, facts in ours.values():
+        other = second.find(node.output, node.key)
+        _, others = theirs.pop(-1 if other is None or other.region is None else other.region, (node, {}))
+        for name in dict.fromkeys((*facts, *others)):
+            if not _alike(facts.get(name), others.get(name)):
+                yield SideDifference(node.name, f"reported {name}", *_texts(name, facts, others))
+    for node, facts in theirs.values():
+        for name in facts:
+            yield SideDifference(node.name, f"reported {name}", *_texts(name, {}, facts))
+
+
+def _texts(name: str, *sides: Mapping[str, object]) -> Iterator[str]:
+    return (str(facts.get(name, "")) for facts in sides)
+
+
+def _facts(plan: Plan) -> dict[int, tuple[PlannedNode, dict[str, object]]]:
+    """Return a node of each region that something is reported of, and all of that, by the number of the region."""
+    nodes = {node.name: node for node in plan.nodes}
+    found: dict[int, tuple[PlannedNode, dict[str, object]]] = {}
+    for remark in plan.remarks:
+        node = nodes.get(remark.node) if remark.rule in OF_PROGRAMS else None
+        if node is not None and node.region is not None:
+            found.setdefault(node.region, (node, {}))[1].update(remark.facts)
+    return found
 
 
 def _reasons(plan: Plan) -> dict[str, set[str]]:
