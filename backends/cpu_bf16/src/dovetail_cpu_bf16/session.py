@@ -80,6 +80,13 @@ class OpenVinoSession(Keepable):
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "fails at", self._model, self._engine) from error
 
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays; see `dovetail_runtime.Bindable`."""
+        if self._needs_plain(inputs):
+            assert self._plain is not None
+            return self._plain().bind(inputs, outputs)
+        return self.calls.bind(inputs, outputs)
+
     def _needs_plain(self, inputs: Mapping[str, np.ndarray]) -> bool:
         """Check the shapes of the inputs, and whether the region has to run without fused attention."""
         given = [inputs[name] for name in self.calls.inputs]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from dovetail_runtime import (
     BFLOAT16,
     DOT_PRODUCTS,
+    Bindable,
     DeployedSession,
     KeptSession,
-    SelfChecking,
     SessionStart,
     has_bfloat16,
     saturates_dot_products,
@@ -35,7 +35,7 @@ def counts_of(options: Mapping[str, object]) -> dict[str, object]:
     return {key: count for key, count in given.items() if count}
 
 
-class Keepable(SelfChecking):
+class Keepable(Bindable):
     """Base class of sessions that `OpenVinoStart` keeps.
 
     Attributes:
@@ -120,7 +120,7 @@ class OpenVinoStart(SessionStart):
         return DeployedSession("openvino", settings, tuple(needs))
 
 
-class _Restarted(SelfChecking):
+class _Restarted(Bindable):
     """A region that was compiled again."""
 
     def __init__(self, calls: Calls, checks: ShapeChecks | None, needs_keys: bool):
@@ -132,7 +132,6 @@ class _Restarted(SelfChecking):
         Raises:
             RuntimeError: OpenVINO's own error, or the region has to be loaded for such inputs.
         """
-
         tensors = self._calls.tensors(inputs)
         given = [inputs[name] for name in self._calls.inputs]
         if self._needs_keys and not all(array.size for array in given):
@@ -140,6 +139,17 @@ class _Restarted(SelfChecking):
         if self._checks is not None and self._checks.check(tuple(array.shape for array in given)) and self._needs_keys:
             raise RuntimeError("attention has no keys")
         return self._calls.run(tensors)
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays; see `Bindable`.
+
+        Raises:
+            RuntimeError: The region has to be loaded for such inputs.
+        """
+        given = [inputs[name] for name in self._calls.inputs]
+        if self._checks is not None and self._checks.check(tuple(array.shape for array in given)) and self._needs_keys:
+            raise RuntimeError("attention has no keys")
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return nothing: the nodes are not known here."""

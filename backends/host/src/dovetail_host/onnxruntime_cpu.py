@@ -7,7 +7,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -225,6 +225,10 @@ class OnnxRuntimeSession(Keepable):
             return self._calls.run(inputs)
         except Exception as error:
             raise _refusal(error, f"{self._engine} fails at") from error
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays in the memory of the CPU; see `Bindable`."""
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return the profiled kernels, and end the profile; without a profile, no precision is reported.

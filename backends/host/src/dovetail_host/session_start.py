@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail_onnx import configure, new_session, quiet_settings
-from dovetail_runtime import DeployedSession, KeptSession, OnnxRuntimeBacked, SessionStart
+from dovetail_runtime import Bindable, DeployedSession, KeptSession, OnnxRuntimeBacked, SessionStart
 
 from dovetail_host.calls import Calls, ForeignType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -34,7 +34,7 @@ class SessionSettings(NamedTuple):
     without: tuple[str, ...]
 
 
-class Keepable(OnnxRuntimeBacked):
+class Keepable(OnnxRuntimeBacked, Bindable):
     """Base class of sessions that `OnnxRuntimeStart` keeps.
 
     Attributes:
@@ -90,7 +90,7 @@ class OnnxRuntimeStart(SessionStart):
         return DeployedSession("onnxruntime", settings)
 
 
-class _Restarted(OnnxRuntimeBacked):
+class _Restarted(OnnxRuntimeBacked, Bindable):
     """A session of ONNX Runtime that was made again."""
 
     def __init__(self, session: ort.InferenceSession, foreign: Mapping[str, ForeignType]):
@@ -105,6 +105,10 @@ class _Restarted(OnnxRuntimeBacked):
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe."""
         return self._calls.run(inputs)
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays in the memory of the CPU; see `Bindable`."""
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return nothing: the nodes are not known here."""
