@@ -111,16 +111,16 @@ def bound(folder: Path, description: dict, feeds: dict[str, np.ndarray]) -> Run:
     return run
 
 
-def python_runner(folder: Path) -> object:
+def python_runner(folder: Path, parallel: str = "off") -> object:
     """Return the `Runner` of `run.py` in an export."""
     spec = importlib.util.spec_from_file_location("run", folder / "run.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.Runner(folder, threads=1)
+    return module.Runner(folder, threads=1, parallel=parallel)
 
 
-def in_cpp(folder: Path, feeds: dict[str, np.ndarray], calls: int) -> float:
+def in_cpp(folder: Path, feeds: dict[str, np.ndarray], calls: int, parallel: str = "off") -> float:
     """Return the median microseconds of a call of the C++ runner."""
     from dovetail_export.runners.run import write_tensors
 
@@ -131,7 +131,18 @@ def in_cpp(folder: Path, feeds: dict[str, np.ndarray], calls: int) -> float:
         "DOVETAIL_ONNXRUNTIME": next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so*")),
         "DOVETAIL_OPENVINO": next(Path(openvino.__file__).parent.glob("libs/libopenvino_c.so*")),
     }
-    command = ["./dovetail_run", ".", "inputs", "answers", "--repeat", str(calls), "--threads", "1"]
+    command = [
+        "./dovetail_run",
+        ".",
+        "inputs",
+        "answers",
+        "--repeat",
+        str(calls),
+        "--threads",
+        "1",
+        "--parallel",
+        parallel,
+    ]
     done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True,
                           env={key: str(path) for key, path in libraries.items()})  # fmt: skip
     return float(done.stdout.split()[0]) * 1000
@@ -188,10 +199,10 @@ def parallel_rows(calls: int) -> list[dict[str, object]]:
             result.options.update(threads=1, parallel=way)
         found = fastest({way: lambda one=one: one.run(feeds) for way, one in results.items()}, calls)
         rows.append({"run by": "load", **_pair(found["off"], found["on"])})
-        runner = python_runner(place / "python")
-        found = fastest({"on": lambda: runner.run(feeds), "off": lambda: results["off"].run(feeds)}, calls)
+        runners = {way: python_runner(place / "python", way) for way in ("off", "on")}
+        found = fastest({way: lambda one=one: one.run(feeds) for way, one in runners.items()}, calls)
         rows.append({"run by": "run.py", **_pair(found["off"], found["on"])})
-        rows.append({"run by": "C++", **_pair(found["off"], in_cpp(place / "c", feeds, calls))})
+        rows.append({"run by": "C++", **_pair(*(in_cpp(place / "c", feeds, calls, way) for way in ("off", "on")))})
     return rows
 
 

@@ -49,6 +49,16 @@ def words():
     return proto, {"x": np.array([["a", 'é "\\\n', ""]], object)}
 
 
+def two_branches():
+    """A net of two branches, and the pins that give each an engine."""
+    graph = """g (float[2,8] x) => (float[2,8] y, float[2,8] z) {
+        a = MatMul (x, w)  y = Erf (a)  b = MatMul (x, w)  z = Sin (b) }"""
+    proto = text(graph, w=noise(8, 8))
+    for node, name in zip(proto.graph.node, ("h1", "h2", "o1", "o2"), strict=True):
+        node.name = name
+    return proto, ["h*=host", "o*=cpu-bf16/float32"]
+
+
 ROWS = [
     pytest.param(digits, ["cpu-bf16"], ["openvino"], id="one engine"),
     pytest.param(digits, ["cpu-int8"], ["onnxruntime", "openvino"], id="two engines"),
