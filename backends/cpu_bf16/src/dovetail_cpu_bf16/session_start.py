@@ -6,16 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from dovetail_runtime import (
-    BFLOAT16,
-    DOT_PRODUCTS,
-    Bindable,
-    DeployedSession,
-    KeptSession,
-    SessionStart,
-    has_bfloat16,
-    saturates_dot_products,
-)
+from dovetail_runtime import Bindable, DeployedSession, KeptSession, SessionStart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,6 +46,10 @@ class Keepable(Bindable):
     def write(self, region: RegionModel, path: Path) -> None:
         """Write what OpenVINO compiled, as OpenVINO's `.xml` file with its `.bin`."""
 
+    @abstractmethod
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions: without one of each, what `write` writes computes other numbers."""
+
 
 class OpenVinoStart(SessionStart):
     """Starts sessions of `openvino-cpu` and of engines that derive from it.
@@ -76,6 +71,7 @@ class OpenVinoStart(SessionStart):
             "outputs": session.calls.outputs,
             "passed": list(session.calls.passed.items()),
             "needs_keys": session.needs_keys,
+            "needs": session.needs(region),
         }
         return KeptSession(data, (path, path.with_suffix(".bin")))
 
@@ -101,23 +97,17 @@ class OpenVinoStart(SessionStart):
         return _Restarted(calls, checks, kept.data["needs_keys"])
 
     def deployed(self, kept: KeptSession) -> DeployedSession:
-        """Return the configuration, which the CPU decides with: bfloat16 and 8-bit sums need its instructions."""
+        """Return the configuration, and the instructions that the numbers depend on."""
         data = kept.data
-        configuration = dict(data["configuration"])
         settings = {
             "device": "CPU",
-            "configuration": configuration,
+            "configuration": dict(data["configuration"]),
             "inputs": list(data["inputs"]),
             "outputs": list(data["outputs"]),
             "passed": [list(pair) for pair in data["passed"]],
             "refuses_empty_inputs": bool(data["needs_keys"]),
         }
-        needs = []
-        if has_bfloat16() and configuration.get("INFERENCE_PRECISION_HINT") == "bf16":
-            needs.append(tuple(sorted(BFLOAT16)))
-        if not saturates_dot_products() and configuration.get("LP_TRANSFORMS_MODE"):
-            needs.append(tuple(sorted(DOT_PRODUCTS)))
-        return DeployedSession("openvino", settings, tuple(needs))
+        return DeployedSession("openvino", settings, tuple(map(tuple, data["needs"])))
 
 
 class _Restarted(Bindable):

@@ -49,6 +49,10 @@ class Keepable(OnnxRuntimeBacked, Bindable):
     def write(self, region: RegionModel, folder: Path) -> Path | None:
         """Return the file of what was loaded, which is written if the region has none; None if it has several."""
 
+    @abstractmethod
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions: without one of each, what was loaded computes other numbers."""
+
 
 class OnnxRuntimeStart(SessionStart):
     """Starts sessions of `onnxruntime-cpu` and of engines that derive from it."""
@@ -57,7 +61,7 @@ class OnnxRuntimeStart(SessionStart):
         """Keep the settings, and the region's file: the one that it has, or a new one."""
         if not isinstance(session, Keepable) or session.settings is None:
             return None
-        data = {**session.settings._asdict(), "foreign": session.foreign}
+        data = {**session.settings._asdict(), "foreign": session.foreign, "needs": session.needs(region)}
         path = session.write(region, folder)
         return KeptSession(data, (path,)) if path is not None else None
 
@@ -80,14 +84,14 @@ class OnnxRuntimeStart(SessionStart):
         return _Restarted(session, {name: ForeignType(*found) for name, found in kept.data["foreign"].items()})
 
     def deployed(self, kept: KeptSession) -> DeployedSession:
-        """Return the settings."""
+        """Return the settings, and the instructions that the numbers depend on."""
         data = kept.data
         settings = {
             "config_entries": dict(data["entries"]),
             "providers": list(data["providers"]),
             "disabled_optimizers": list(data["without"]),
         }
-        return DeployedSession("onnxruntime", settings)
+        return DeployedSession("onnxruntime", settings, tuple(map(tuple, data["needs"])))
 
 
 class _Restarted(OnnxRuntimeBacked, Bindable):
