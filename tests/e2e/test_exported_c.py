@@ -14,8 +14,10 @@ import onnxruntime
 import openvino
 import pytest
 
+from . import generators
 from .exported_nets import (
     DIGITS,
+    MIXED,
     REFUSED,
     ROWS,
     acme,
@@ -24,6 +26,7 @@ from .exported_nets import (
     module,
     noise,
     plugins_of_acme,
+    steps_of_decoding,
     text,
     two_branches,
 )
@@ -182,6 +185,14 @@ def test_an_engine_of_a_vendor_is_a_library_in_c(tmp_path, run, monkeypatch):
     assert "step 0 is for acme-runtime: name its library by DOVETAIL_ENGINE_ACME_RUNTIME" in run(
         tmp_path / "shipped", x
     )
+
+
+def test_a_decoder_on_two_engines_fills_its_caches(tmp_path, run):
+    dovetail.compile(generators.llama_folder(tmp_path / "source"), **MIXED).save(tmp_path / "out")
+    description = dovetail.export(tmp_path / "out", tmp_path / "shipped", "c")["parts"]["model"]
+    assert {step["engine"] for step in description["steps"]} == {"onnxruntime", "openvino"}
+    for feeds, expected in steps_of_decoding(dovetail.load(tmp_path / "out")):
+        assert_same_bytes(run(tmp_path / "shipped/parts/model", feeds), expected)
 
 
 @pytest.mark.parametrize("parallel", ["on", "off", "auto"])
