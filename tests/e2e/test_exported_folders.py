@@ -53,6 +53,8 @@ def test_onnxruntime_genai_answers_from_what_is_shipped(llama, tmp_path, backend
 
 
 def test_openvino_genai_answers_from_what_is_shipped(llama, tmp_path):
+    pytest.importorskip("openvino_tokenizers")
+    pytest.importorskip("transformers")
     genai = pytest.importorskip("openvino_genai")
     dovetail.compile(llama, "cpu-int8:weights=int8", verify=False, runtime="openvino-genai").save(tmp_path / "out")
     description = dovetail.export(tmp_path / "out", tmp_path / "shipped")
