@@ -49,6 +49,35 @@ def words():
     return proto, {"x": np.array([["a", 'é "\\\n', ""]], object)}
 
 
+def two_branches():
+    """A net of two branches, and the pins that give each an engine."""
+    graph = """g (float[2,8] x) => (float[2,8] y, float[2,8] z) {
+        a = MatMul (x, w)  y = Erf (a)  b = MatMul (x, w)  z = Sin (b) }"""
+    proto = text(graph, w=noise(8, 8))
+    for node, name in zip(proto.graph.node, ("h1", "h2", "o1", "o2"), strict=True):
+        node.name = name
+    return proto, ["h*=host", "o*=cpu-bf16/float32"]
+
+
+def steps_of_decoding(result):
+    """Yield what a decoder reads and gives, for a prompt and the tokens after it; it fills its own caches."""
+    inputs = result.model.graph.inputs
+    past = {value.name: value for value in inputs if value.name.startswith("past")}
+    caches = {name: np.zeros((1, value.shape[1], 0, value.shape[3]), np.float32) for name, value in past.items()}
+    new, seen = [1, 20, 30, 40, 50], 0
+    for _ in range(4):
+        seen += len(new)
+        feeds = {"input_ids": np.array([new]), "attention_mask": np.ones((1, seen), np.int64), **caches}
+        found = result.run(feeds)
+        yield feeds, found
+        caches = {name: found[name.replace("past_key_values", "present")] for name in caches}
+        new = [int(found["logits"][0, -1].argmax())]
+
+
+MIXED = {"backends": ["cpu-bf16"], "pins": ["type:MatMul=cpu-bf16/float32", "type:Add=host"], "verify": False}
+"""A request that gives the parts of a language model several engines."""
+
+
 ROWS = [
     pytest.param(digits, ["cpu-bf16"], ["openvino"], id="one engine"),
     pytest.param(digits, ["cpu-int8"], ["onnxruntime", "openvino"], id="two engines"),

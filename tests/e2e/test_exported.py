@@ -4,6 +4,8 @@ import json
 import shutil
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import dovetail
@@ -14,7 +16,19 @@ import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
 
-from .exported_nets import DIGITS, REFUSED, ROWS, acme, digits, exported, module, noise, plugins_of_acme, text
+from .exported_nets import (
+    DIGITS,
+    REFUSED,
+    ROWS,
+    acme,
+    digits,
+    exported,
+    module,
+    noise,
+    plugins_of_acme,
+    text,
+    two_branches,
+)
 
 # The program of an export, and then which modules of Dovetail it has imported.
 ALONE = """
@@ -145,3 +159,77 @@ def test_what_is_no_tensor_is_not_exported(tmp_path):
     with pytest.raises(DovetailError, match="'y' is no tensor, and other values cannot be exported"):
         exported(text(graph), tmp_path, "python")
     assert not (tmp_path / "shipped").exists()
+
+
+def test_results_stay_as_they_are_and_shapes_take_turns(tmp_path):
+    """From the third call with the same shapes on, engines run over arrays that are bound."""
+    graph = "g (float[N,8] x) => (float[N,8] y) { a = MatMul (x, w)  h = Erf (a)  y = MatMul (h, w) }"
+    pins = ["type:MatMul=cpu-bf16/float32", "type:Erf=host"]
+    dovetail.compile(text(graph, w=noise(8, 8)), "cpu-bf16", pins=pins, verify=False).save(tmp_path / "out")
+    description = dovetail.export(tmp_path / "out", tmp_path / "shipped", "python")
+    assert [step["engine"] for step in description["steps"]] == ["openvino", "onnxruntime", "openvino"]
+    runner, result = module(tmp_path / "shipped").Runner(tmp_path / "shipped"), dovetail.load(tmp_path / "out")
+    inputs = [{"x": noise(2, 8) + seed} if seed % 5 else {"x": noise(3, 8)} for seed in range(20)]
+    answers = [runner.run(given)["y"] for given in inputs]
+    assert runner.bound
+    for given, found in zip(inputs, answers, strict=True):
+        assert found.tobytes() == result.run(given)["y"].tobytes()
+    with ThreadPoolExecutor(4) as threads:
+        again = list(threads.map(lambda given: runner.run(given)["y"], inputs))
+    assert [found.tobytes() for found in again] == [found.tobytes() for found in answers]
+
+
+@pytest.mark.parametrize("parallel", ["on", "off", "auto"])
+def test_branches_give_the_same_in_any_order(parallel, tmp_path):
+    model, pins = two_branches()
+    dovetail.compile(model, "cpu-bf16", pins=pins, verify=False).save(tmp_path / "out")
+    dovetail.export(tmp_path / "out", tmp_path / "shipped", "python")
+    runner = module(tmp_path / "shipped").Runner(tmp_path / "shipped", parallel=parallel)
+    assert runner.schedule.width == 2
+    result = dovetail.load(tmp_path / "out")
+    for seed in range(10):
+        given = {"x": noise(2, 8) + seed}
+        assert {name: array.tobytes() for name, array in runner.run(given).items()} == {
+            name: array.tobytes() for name, array in result.run(given).items()
+        }
+
+
+def schedule_of(module, reads, parallel="on"):
+    """The schedule of steps that are told by what each reads; step n gives "n"."""
+    steps = [{"inputs": list(names), "outputs": [{"name": str(n)}]} for n, names in enumerate(reads)]
+    return module._Schedule(steps, parallel)
+
+
+def test_steps_start_when_what_they_read_is_there(shipped):
+    schedule = schedule_of(module(shipped), ["x", "0", "x", "12"])
+    assert schedule.width == 2
+    together, done = threading.Barrier(2, timeout=20), []
+
+    def call(number):
+        if number in (0, 2):
+            together.wait()  # both branches have begun
+        done.append(number)
+
+    schedule.run(call)
+    assert sorted(done) == [0, 1, 2, 3] and done[-1] == 3 and done.index(0) < done.index(1)
+
+
+@pytest.mark.parametrize("failing", [{0, 1}, {1, 2}, {2}, {1, 3}, {0, 1, 2, 3}])
+def test_the_first_step_that_fails_is_told(shipped, failing):
+    schedule = schedule_of(module(shipped), ["x", "x", "0", "1"])
+
+    def call(number):
+        if number in failing:
+            raise ValueError(f"step {number}")
+
+    for _ in range(20):
+        with pytest.raises(ValueError, match=f"step {min(failing)}"):
+            schedule.run(call)
+
+
+def test_a_chain_takes_no_thread(shipped):
+    schedule = schedule_of(module(shipped), ["x", "0", "1"])
+    assert schedule.threads is None
+    callers = set()
+    schedule.run(lambda number: callers.add(threading.get_ident()))
+    assert callers == {threading.get_ident()}

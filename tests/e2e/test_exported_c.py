@@ -7,13 +7,29 @@ import subprocess
 from importlib import resources
 from pathlib import Path
 
+import dovetail
 import ml_dtypes
 import numpy as np
 import onnxruntime
 import openvino
 import pytest
 
-from .exported_nets import DIGITS, REFUSED, ROWS, acme, digits, exported, module, noise, plugins_of_acme, text
+from . import generators
+from .exported_nets import (
+    DIGITS,
+    MIXED,
+    REFUSED,
+    ROWS,
+    acme,
+    digits,
+    exported,
+    module,
+    noise,
+    plugins_of_acme,
+    steps_of_decoding,
+    text,
+    two_branches,
+)
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 RUNNERS = resources.files("dovetail_export") / "runners"
@@ -53,7 +69,7 @@ const dovetail_engine *dovetail_engine_table(void) {
 def program(tmp_path_factory):
     """The runner, compiled."""
     path = tmp_path_factory.mktemp("runner") / "dovetail_run"
-    command = ["g++", "-std=c++17", *STRICT, RUNNERS / "dovetail_run.cpp", "-ldl", "-o", path]
+    command = ["g++", "-std=c++17", *STRICT, RUNNERS / "dovetail_run.cpp", "-ldl", "-pthread", "-o", path]
     assert subprocess.run(command).returncode == 0
     return path
 
@@ -62,14 +78,14 @@ def program(tmp_path_factory):
 def run(program, tmp_path):
     """Run the program on an export; return the outputs, or what it says."""
 
-    def computed(shipped, feeds, types=None, **environment):
+    def computed(shipped, feeds, types=None, options=(), **environment):
         types = types or {name: "string" if a.dtype == object else str(a.dtype) for name, a in feeds.items()}
         FOLDERS.write_tensors(tmp_path / "in", feeds, types)
         libraries = {
             "DOVETAIL_ONNXRUNTIME": str(next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))),
             "DOVETAIL_OPENVINO": str(next(Path(openvino.__file__).parent.glob("libs/libopenvino_c.so.*"))),
         }
-        command = [program, shipped, tmp_path / "in", tmp_path / "answers"]
+        command = [program, shipped, tmp_path / "in", tmp_path / "answers", *options]
         variables = {**os.environ, **libraries, **environment}
         done = subprocess.run(command, capture_output=True, text=True, env=variables)
         return done.stderr if done.returncode else FOLDERS.read_tensors(tmp_path / "answers")
@@ -169,3 +185,87 @@ def test_an_engine_of_a_vendor_is_a_library_in_c(tmp_path, run, monkeypatch):
     assert "step 0 is for acme-runtime: name its library by DOVETAIL_ENGINE_ACME_RUNTIME" in run(
         tmp_path / "shipped", x
     )
+
+
+def test_a_decoder_on_two_engines_fills_its_caches(tmp_path, run):
+    dovetail.compile(generators.llama_folder(tmp_path / "source"), **MIXED).save(tmp_path / "out")
+    description = dovetail.export(tmp_path / "out", tmp_path / "shipped", "c")["parts"]["model"]
+    assert {step["engine"] for step in description["steps"]} == {"onnxruntime", "openvino"}
+    for feeds, expected in steps_of_decoding(dovetail.load(tmp_path / "out")):
+        assert_same_bytes(run(tmp_path / "shipped/parts/model", feeds), expected)
+
+
+@pytest.mark.parametrize("parallel", ["on", "off", "auto"])
+def test_branches_give_the_same_in_any_order(parallel, tmp_path, run):
+    model, pins = two_branches()
+    result = dovetail.compile(model, "cpu-bf16", pins=pins, verify=False)
+    result.save(tmp_path / "out")
+    dovetail.export(tmp_path / "out", tmp_path / "shipped", "c")
+    feeds = {"x": noise(2, 8)}
+    options = ["--parallel", parallel, "--repeat", "9"]
+    assert_same_bytes(run(tmp_path / "shipped", feeds, options=options), result.run(feeds))
+
+
+def test_a_way_that_there_is_not(shipped, run):
+    message = run(shipped, digits()[1], options=["--parallel", "maybe"])
+    assert message.strip() == "error: 'maybe' is not one of auto, on, off"
+
+
+ORDER = r"""
+#include "dovetail_run.cpp"
+#include <iostream>
+// Run steps that read what the arguments say, a letter each; step n gives the letter n of "abc...", and capitals fail.
+int main(int count, char **words) {
+    std::vector<std::string> steps;
+    std::set<size_t> failing;
+    for (int i = 1; i < count; ++i) {
+        std::vector<std::string> reads;
+        for (const char *one = words[i]; *one; ++one) {
+            reads.push_back(dovetail::quoted(std::string(1, static_cast<char>(std::tolower(*one)))));
+            if (std::isupper(*one)) failing.insert(steps.size());
+        }
+        std::string gives = dovetail::quoted(std::string(1, static_cast<char>('a' + steps.size())));
+        std::string read = "{\"inputs\": [" + dovetail::joined(reads, ",") + "], ";
+        steps.push_back(read + "\"outputs\": [{\"name\": " + gives + "}]}");
+    }
+    std::string source = "[" + dovetail::joined(steps, ",") + "]";
+    dovetail::Schedule schedule(dovetail::Parser(source).document().rows(), "on");
+    std::mutex mutex;
+    std::set<std::thread::id> threads;
+    std::string order;
+    try {
+        schedule.run([&](size_t number) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            std::lock_guard<std::mutex> lock(mutex);
+            threads.insert(std::this_thread::get_id());
+            order += static_cast<char>('a' + number);
+            if (failing.count(number)) throw dovetail::Error(std::to_string(number) + " fails");
+        });
+    } catch (const dovetail::Error &error) {
+        order = error.what();
+    }
+    std::cout << order << " " << (threads.size() == 1 ? "one thread" : "threads") << std::endl;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def order(tmp_path_factory):
+    """Run steps in their order; return what has run, or failed."""
+    folder = tmp_path_factory.mktemp("order")
+    (folder / "order.cpp").write_text(ORDER)
+    command = ["g++", "-std=c++17", "-DDOVETAIL_NO_MAIN", "-I", RUNNERS, folder / "order.cpp", "-ldl", "-pthread"]
+    assert subprocess.run([*command, "-o", folder / "order"]).returncode == 0
+    return lambda *reads: subprocess.run([folder / "order", *reads], capture_output=True, text=True).stdout.strip()
+
+
+def test_the_order_of_steps(order):
+    assert order("x", "a", "b") == "abc one thread"
+    found, how = order("x", "x", "ab", "c").split(" ", 1)
+    assert found in ("abcd", "bacd") and how == "threads"
+
+
+@pytest.mark.parametrize(("steps", "failing"), [("X X a", 0), ("x X a B", 1), ("x x A B", 2), ("x X A b", 1)])
+def test_the_first_step_that_fails_is_told(order, steps, failing):
+    for _ in range(10):
+        assert order(*steps.split()).startswith(f"{failing} fails")

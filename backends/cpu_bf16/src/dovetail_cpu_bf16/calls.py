@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -56,13 +56,42 @@ class Calls:
         made = {index: _new_array(port) for index, port in self._written.items()}
         for index, array in made.items():
             request.set_output_tensor(index, _to_tensor(array))
-        request.infer()
+        request.infer(share_outputs=True)  # or the binding copies them, for a dictionary that is not used
         results = {
             name: made[i] if i in made else _to_array(self._computed(request, i, tensors))
             for i, name in enumerate(self.outputs)
         }
         self._idle.append(request)  # a request that failed is not reused
         return results
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call that runs over fixed arrays, on a request of its own; see `dovetail_runtime.Bindable`."""
+        request = self._compiled.create_infer_request()
+        given = [inputs[name] for name in self.inputs]
+        limited = [np.empty_like(array) if array.dtype == np.int64 else array for array in given]
+        clipped = [(array, limit) for array, limit in zip(given, limited) if array is not limit]
+        for index, array in enumerate(limited):
+            request.set_input_tensor(index, _to_tensor(array))
+        copied = []
+        for index, name in enumerate(self.outputs):
+            array = outputs[name]
+            if index not in self.passed and array.ndim and self._compiled.outputs[index].get_partial_shape().is_static:
+                request.set_output_tensor(index, _to_tensor(array))
+            else:
+                copied.append((index, array))
+        passed = {index: limited[of] for index, of in self.passed.items()}
+
+        def call(held: object = (limited, outputs)) -> None:  # a request does not keep the arrays
+            for array, limit in clipped:
+                np.clip(array, _LEAST, _LARGEST, out=limit)
+            request.infer(share_outputs=True)
+            for index, array in copied:
+                made = passed[index] if index in passed else _viewed(request.get_output_tensor(index))
+                if made.shape != array.shape:
+                    raise ValueError(f"output {index} has the shape {made.shape} in place of {array.shape}")
+                array[...] = made
+
+        return call
 
     def _computed(self, request: ov.InferRequest, output: int, tensors: Sequence[ov.Tensor]) -> ov.Tensor:
         return tensors[self.passed[output]] if output in self.passed else request.get_output_tensor(output)
@@ -114,6 +143,10 @@ def _new_array(port: ov.ConstOutput) -> np.ndarray:
 
 
 def _to_array(tensor: ov.Tensor) -> np.ndarray:
-    # Copy, because the request reuses this memory for its next results. OpenVINO exposes bfloat16 as float16.
-    array = tensor.data.copy()
+    return _viewed(tensor).copy()  # because the request reuses this memory for its next results
+
+
+def _viewed(tensor: ov.Tensor) -> np.ndarray:
+    """Return the memory of a tensor as an array. OpenVINO exposes bfloat16 as float16."""
+    array = tensor.data
     return array.view(_BFLOAT16) if tensor.element_type == ov.Type.bf16 else array

@@ -12,7 +12,7 @@ from dovetail_runtime import TENSOR_TYPES, ConvertingEngine, engine_source, has_
 
 from dovetail_cpu_bf16.float32_marks import write_marked
 from dovetail_cpu_bf16.frontend_input import prepare_for_frontend
-from dovetail_cpu_bf16.inference_mode import infer_in_bfloat16, is_mixed, widened
+from dovetail_cpu_bf16.inference_mode import IN_BFLOAT16, infer_in_bfloat16, is_mixed, widened
 from dovetail_cpu_bf16.passed_inputs import leave_out, passed_inputs
 from dovetail_cpu_bf16.report import refusal
 from dovetail_cpu_bf16.session_start import counts_of
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 # inputs to int8: MatMulNBits loses 40 dB.
 _CONFIGURATION = {"PERFORMANCE_HINT": "LATENCY", "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0}
 _UNFUSED = {"SNIPPETS_MODE": "DISABLE"}
-IN_BFLOAT16: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "bf16"}
 IN_FLOAT32: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "f32"}
 _TYPES = TENSOR_TYPES - {"string"}
 _CAVEAT = "no bfloat16 instructions on this CPU: bfloat16 parts are computed in float32"
@@ -127,6 +126,7 @@ class OpenVinoCpu(ConvertingEngine):
             self.name,
             self._write_loaded,
             lambda body: self.load(RegionModel(body), options),
+            self.saturates,
             files,
             checks,
             (lambda: self._load(given, options, {**_CONFIGURATION, **_UNFUSED})) if fuses else None,
@@ -212,6 +212,10 @@ class OpenVinoCpu(ConvertingEngine):
 
         They move 8-bit rounding across reductions, pooling and padding, which changes results.
         """
+        return False
+
+    def saturates(self, model: Model) -> bool:
+        """Check whether low-precision transformations give a region sums that saturate without VNNI; by default not."""
         return False
 
     def read(self, source: Path | bytes, low_precision: bool) -> ov.Model:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import openvino as ov
 
 
+IN_BFLOAT16: Mapping[str, object] = {"INFERENCE_PRECISION_HINT": "bf16"}
+"""OpenVINO's configuration for the mode."""
+
 # Layer types of products, with the operation types they come from.
 _PRODUCTS = {
     "Convolution": ("Convolution", "GroupConvolution"),

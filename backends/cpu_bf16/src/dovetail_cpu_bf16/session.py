@@ -11,9 +11,10 @@ import openvino as ov
 from dovetail.errors import DovetailError
 from dovetail.ir import bodies, input_of, name_of
 from dovetail.plugin import Executed, RegionModel, TemporaryFolder
-from dovetail_runtime import extract_body
+from dovetail_runtime import BFLOAT16, DOT_PRODUCTS, extract_body, has_bfloat16, saturates_dot_products
 
 from dovetail_cpu_bf16.calls import Calls
+from dovetail_cpu_bf16.inference_mode import IN_BFLOAT16
 from dovetail_cpu_bf16.report import executed_precisions, refusal
 from dovetail_cpu_bf16.session_start import Keepable
 from dovetail_cpu_bf16.shape_checks import ShapeChecks
@@ -39,6 +40,7 @@ class OpenVinoSession(Keepable):
         engine: Its engine, for messages.
         write: Writes what was compiled for this session of a region to a file.
         load_body: Loads a body of the region as a separate region.
+        saturates: Checks whether sums of 8-bit products of a region saturate without instructions for them.
         files: The files that it was compiled from.
         checks: Checks of input shapes; None if it needs none.
         plain: Loads the region without fused attention, for calls in which there are no keys.
@@ -53,6 +55,7 @@ class OpenVinoSession(Keepable):
         engine: str,
         write: Callable[[OpenVinoSession, RegionModel, Path], None],
         load_body: Callable[[Model], OpenVinoSession],
+        saturates: Callable[[Model], bool],
         files: TemporaryFolder | None = None,
         checks: ShapeChecks | None = None,
         plain: Callable[[], OpenVinoSession] | None = None,
@@ -62,7 +65,7 @@ class OpenVinoSession(Keepable):
         self._plain = plain if plain is None else cache(plain)
         self._compiled = compiled
         self._files = files  # OpenVINO maps the weights, so the files must outlive the session
-        self._load_body = load_body
+        self._load_body, self._saturates = load_body, saturates
         self._model = region.model
         outputs = list(map(name_of, region.model.graph.outputs))
         if len(outputs) != len(compiled.outputs):
@@ -80,6 +83,13 @@ class OpenVinoSession(Keepable):
         except Exception as error:  # the binding raises RuntimeError and its own classes
             raise refusal(error, "fails at", self._model, self._engine) from error
 
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays; see `dovetail_runtime.Bindable`."""
+        if self._needs_plain(inputs):
+            assert self._plain is not None
+            return self._plain().bind(inputs, outputs)
+        return self.calls.bind(inputs, outputs)
+
     def _needs_plain(self, inputs: Mapping[str, np.ndarray]) -> bool:
         """Check the shapes of the inputs, and whether the region has to run without fused attention."""
         given = [inputs[name] for name in self.calls.inputs]
@@ -95,6 +105,21 @@ class OpenVinoSession(Keepable):
     def write(self, region: RegionModel, path: Path) -> None:
         """Write what OpenVINO compiled, as OpenVINO's `.xml` file with its `.bin`."""
         self._write(self, region, path)
+
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions that the numbers depend on.
+
+        bfloat16 counts where a kernel computes in it, and bodies, of which a region's kernels tell nothing, always.
+        """
+        found = []
+        if IN_BFLOAT16.items() <= self.configuration.items() and has_bfloat16():
+            kernels = executed_precisions(self._model, self._compiled.get_runtime_model())
+            has_bodies = any(True for node in self._model.graph for _ in bodies(node))
+            if has_bodies or any(how.precision == "bfloat16" for how in kernels.values()):
+                found.append(sorted(BFLOAT16))
+        if self.configuration["LP_TRANSFORMS_MODE"] and not saturates_dot_products() and self._saturates(region.model):
+            found.append(sorted(DOT_PRODUCTS))
+        return found
 
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed.

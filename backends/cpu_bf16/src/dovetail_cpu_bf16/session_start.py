@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from dovetail_runtime import (
-    BFLOAT16,
-    DOT_PRODUCTS,
-    DeployedSession,
-    KeptSession,
-    SelfChecking,
-    SessionStart,
-    has_bfloat16,
-    saturates_dot_products,
-)
+from dovetail_runtime import Bindable, DeployedSession, KeptSession, SessionStart
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +26,7 @@ def counts_of(options: Mapping[str, object]) -> dict[str, object]:
     return {key: count for key, count in given.items() if count}
 
 
-class Keepable(SelfChecking):
+class Keepable(Bindable):
     """Base class of sessions that `OpenVinoStart` keeps.
 
     Attributes:
@@ -54,6 +45,10 @@ class Keepable(SelfChecking):
     @abstractmethod
     def write(self, region: RegionModel, path: Path) -> None:
         """Write what OpenVINO compiled, as OpenVINO's `.xml` file with its `.bin`."""
+
+    @abstractmethod
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions: without one of each, what `write` writes computes other numbers."""
 
 
 class OpenVinoStart(SessionStart):
@@ -76,6 +71,7 @@ class OpenVinoStart(SessionStart):
             "outputs": session.calls.outputs,
             "passed": list(session.calls.passed.items()),
             "needs_keys": session.needs_keys,
+            "needs": session.needs(region),
         }
         return KeptSession(data, (path, path.with_suffix(".bin")))
 
@@ -101,26 +97,20 @@ class OpenVinoStart(SessionStart):
         return _Restarted(calls, checks, kept.data["needs_keys"])
 
     def deployed(self, kept: KeptSession) -> DeployedSession:
-        """Return the configuration, which the CPU decides with: bfloat16 and 8-bit sums need its instructions."""
+        """Return the configuration, and the instructions that the numbers depend on."""
         data = kept.data
-        configuration = dict(data["configuration"])
         settings = {
             "device": "CPU",
-            "configuration": configuration,
+            "configuration": dict(data["configuration"]),
             "inputs": list(data["inputs"]),
             "outputs": list(data["outputs"]),
             "passed": [list(pair) for pair in data["passed"]],
             "refuses_empty_inputs": bool(data["needs_keys"]),
         }
-        needs = []
-        if has_bfloat16() and configuration.get("INFERENCE_PRECISION_HINT") == "bf16":
-            needs.append(tuple(sorted(BFLOAT16)))
-        if not saturates_dot_products() and configuration.get("LP_TRANSFORMS_MODE"):
-            needs.append(tuple(sorted(DOT_PRODUCTS)))
-        return DeployedSession("openvino", settings, tuple(needs))
+        return DeployedSession("openvino", settings, tuple(map(tuple, data["needs"])))
 
 
-class _Restarted(SelfChecking):
+class _Restarted(Bindable):
     """A region that was compiled again."""
 
     def __init__(self, calls: Calls, checks: ShapeChecks | None, needs_keys: bool):
@@ -132,7 +122,6 @@ class _Restarted(SelfChecking):
         Raises:
             RuntimeError: OpenVINO's own error, or the region has to be loaded for such inputs.
         """
-
         tensors = self._calls.tensors(inputs)
         given = [inputs[name] for name in self._calls.inputs]
         if self._needs_keys and not all(array.size for array in given):
@@ -140,6 +129,17 @@ class _Restarted(SelfChecking):
         if self._checks is not None and self._checks.check(tuple(array.shape for array in given)) and self._needs_keys:
             raise RuntimeError("attention has no keys")
         return self._calls.run(tensors)
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays; see `Bindable`.
+
+        Raises:
+            RuntimeError: The region has to be loaded for such inputs.
+        """
+        given = [inputs[name] for name in self._calls.inputs]
+        if self._checks is not None and self._checks.check(tuple(array.shape for array in given)) and self._needs_keys:
+            raise RuntimeError("attention has no keys")
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return nothing: the nodes are not known here."""

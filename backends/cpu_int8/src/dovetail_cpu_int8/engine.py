@@ -47,7 +47,11 @@ class OpenVinoCpuInt8(OpenVinoCpu):
 
     def computes_in_low_precision(self, model: Model) -> bool:
         """Check whether 8-bit sums of a region are exact on this CPU."""
-        return not saturates_dot_products() or sums_are_exact(model)
+        return not saturates_dot_products() or not self.saturates(model)
+
+    def saturates(self, model: Model) -> bool:
+        """Check whether a sum of 8-bit products of a region may saturate without VNNI."""
+        return not sums_are_exact(model)
 
     def read(self, source: Path | bytes, low_precision: bool) -> ov.Model:
         """Read a region's file, with workarounds, and use int8 for products of two computed operands."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dovetail_onnx import onnx_runtime
@@ -48,6 +48,19 @@ class Calls:
         values = {name: self._to_value(name, array) for name, array in inputs.items()}
         results = self._session.run_with_ort_values(self._outputs, values)
         return {name: self._from_value(name, value) for name, value in zip(self._outputs, results)}
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call that runs over fixed arrays of the CPU's memory; see `dovetail_runtime.Bindable`."""
+        binding = self._session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_ortvalue_input(name, self._to_value(name, array))
+        for name, array in outputs.items():
+            binding.bind_ortvalue_output(name, self._to_value(name, array))
+
+        def call(held: object = (inputs, outputs)) -> None:  # the binding does not keep the arrays
+            self._session.run_with_iobinding(binding)
+
+        return call
 
     def _to_value(self, name: str, array: np.ndarray) -> ort.OrtValue:
         import numpy as np

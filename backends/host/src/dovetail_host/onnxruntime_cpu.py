@@ -7,7 +7,7 @@ import json
 import math
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,10 +16,12 @@ from dovetail.ir import name_of
 from dovetail.plugin import Availability, Engine, EngineError, Executed, Reads, RegionModel, Session, TemporaryFolder
 from dovetail_onnx import new_session, onnx_runtime
 from dovetail_runtime import (
+    DOT_PRODUCTS,
     NOT_REPORTED,
     TENSOR_TYPES,
     follow_fusions,
     node_key,
+    saturates_dot_products,
     type_name,
 )
 
@@ -28,6 +30,7 @@ from dovetail_host.misread import TRANSPOSE_OPTIMIZER, misread_by_transpose_opti
 from dovetail_host.session_settings import entries_of, settings_of
 from dovetail_host.session_source import source_of
 from dovetail_host.session_start import Keepable, SessionSettings
+from dovetail_host.unsigned_weights import saturates
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,6 +217,11 @@ class OnnxRuntimeSession(Keepable):
             return path
         return made_of.content if made_of.files is None else None
 
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions that the numbers depend on: int8 weights were left as they are."""
+        on_cpu = self._session.get_providers() == [CPU]
+        return [sorted(DOT_PRODUCTS)] if on_cpu and not saturates_dot_products() and saturates(region.model) else []
+
     @property
     def joins_neighbors(self) -> bool:
         """Whether this is a session on the CPU alone, which reads no options of backends."""
@@ -225,6 +233,10 @@ class OnnxRuntimeSession(Keepable):
             return self._calls.run(inputs)
         except Exception as error:
             raise _refusal(error, f"{self._engine} fails at") from error
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays in the memory of the CPU; see `Bindable`."""
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return the profiled kernels, and end the profile; without a profile, no precision is reported.

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from dovetail_onnx import configure, new_session, quiet_settings
-from dovetail_runtime import DeployedSession, KeptSession, OnnxRuntimeBacked, SessionStart
+from dovetail_runtime import Bindable, DeployedSession, KeptSession, OnnxRuntimeBacked, SessionStart
 
 from dovetail_host.calls import Calls, ForeignType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy as np
@@ -34,7 +34,7 @@ class SessionSettings(NamedTuple):
     without: tuple[str, ...]
 
 
-class Keepable(OnnxRuntimeBacked):
+class Keepable(OnnxRuntimeBacked, Bindable):
     """Base class of sessions that `OnnxRuntimeStart` keeps.
 
     Attributes:
@@ -49,6 +49,10 @@ class Keepable(OnnxRuntimeBacked):
     def write(self, region: RegionModel, folder: Path) -> Path | None:
         """Return the file of what was loaded, which is written if the region has none; None if it has several."""
 
+    @abstractmethod
+    def needs(self, region: RegionModel) -> list[list[str]]:
+        """Return groups of CPU instructions: without one of each, what was loaded computes other numbers."""
+
 
 class OnnxRuntimeStart(SessionStart):
     """Starts sessions of `onnxruntime-cpu` and of engines that derive from it."""
@@ -57,7 +61,7 @@ class OnnxRuntimeStart(SessionStart):
         """Keep the settings, and the region's file: the one that it has, or a new one."""
         if not isinstance(session, Keepable) or session.settings is None:
             return None
-        data = {**session.settings._asdict(), "foreign": session.foreign}
+        data = {**session.settings._asdict(), "foreign": session.foreign, "needs": session.needs(region)}
         path = session.write(region, folder)
         return KeptSession(data, (path,)) if path is not None else None
 
@@ -80,17 +84,17 @@ class OnnxRuntimeStart(SessionStart):
         return _Restarted(session, {name: ForeignType(*found) for name, found in kept.data["foreign"].items()})
 
     def deployed(self, kept: KeptSession) -> DeployedSession:
-        """Return the settings."""
+        """Return the settings, and the instructions that the numbers depend on."""
         data = kept.data
         settings = {
             "config_entries": dict(data["entries"]),
             "providers": list(data["providers"]),
             "disabled_optimizers": list(data["without"]),
         }
-        return DeployedSession("onnxruntime", settings)
+        return DeployedSession("onnxruntime", settings, tuple(map(tuple, data["needs"])))
 
 
-class _Restarted(OnnxRuntimeBacked):
+class _Restarted(OnnxRuntimeBacked, Bindable):
     """A session of ONNX Runtime that was made again."""
 
     def __init__(self, session: ort.InferenceSession, foreign: Mapping[str, ForeignType]):
@@ -105,6 +109,10 @@ class _Restarted(OnnxRuntimeBacked):
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Compute all outputs by name; thread-safe."""
         return self._calls.run(inputs)
+
+    def bind(self, inputs: Mapping[str, np.ndarray], outputs: Mapping[str, np.ndarray]) -> Callable[[], None]:
+        """Return a call over fixed arrays in the memory of the CPU; see `Bindable`."""
+        return self._calls.bind(inputs, outputs)
 
     def executed(self) -> dict[str, Executed]:
         """Return nothing: the nodes are not known here."""

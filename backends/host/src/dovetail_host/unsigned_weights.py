@@ -65,23 +65,36 @@ def with_unsigned_weights(model: Model, fuses: bool = True) -> Model | None:
     Returns:
         The copy, which computes the same; None if there is nothing to change.
     """
-    readers = {name: ports for name, ports in _READERS.items() if fuses or ports is not _DEQUANTIZE}
-    if not any(_weights(graph, readers) or any(_computed(graph, readers)) for _, graph in model.graphs()):
+    if not saturates(model, fuses):
         return None
+    readers = _readers(fuses)
     work = model.clone()
-    names, shifted = FreshNames.of(work.graph), False
+    names = FreshNames.of(work.graph)
     for _, graph in work.graphs():
         # All at first: a weight must be read as it was to tell whether its neighbor has to change, too.
         large = [value for value in _weights(graph, readers) if _is_needed(value, readers)]
         for value in large:
-            shifted |= _shift(value, graph, names, readers)
+            _shift(value, graph, names, readers)
         for node, ports in list(_computed(graph, readers)):
             _shift_at_run_time(node, ports, names)
-            shifted = True
-    if not shifted:
-        return None
     work.touch()
     return work
+
+
+def saturates(model: Model, fuses: bool = True) -> bool:
+    """Check whether sums of products of uint8 and int8 saturate where the CPU has no VNNI; see `with_unsigned_weights`.
+
+    Weights are read one at a time.
+    """
+    readers = _readers(fuses)
+    return any(
+        any(_is_needed(value, readers) for value in _weights(graph, readers)) or any(_computed(graph, readers))
+        for _, graph in model.graphs()
+    )
+
+
+def _readers(fuses: bool) -> _Readers:
+    return {name: ports for name, ports in _READERS.items() if fuses or ports is not _DEQUANTIZE}
 
 
 def _weights(graph: ir.Graph, readers: _Readers) -> list[ir.Value]:
@@ -179,7 +192,7 @@ def _is_large(value: ir.Value) -> bool:
     return bool(array.size) and max(-int(np.min(array)), int(np.max(array))) > _SMALL
 
 
-def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: _Readers) -> bool:
+def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: _Readers) -> None:
     import numpy as np
     import onnx_ir as ir
 
@@ -197,7 +210,6 @@ def _shift(value: ir.Value, graph: ir.Graph, names: FreshNames, readers: _Reader
         _shift_zero_point(node, ports, names)
     if not value.uses() and not value.is_graph_output():
         del graph.initializers[value.name or ""]
-    return True
 
 
 def _shift_zero_point(node: ir.Node, ports: _Ports, names: FreshNames) -> None:

@@ -57,7 +57,9 @@ from dovetail.plugin.engine import (
 from dovetail.plugin.folders import (
     CompiledFolder as CompiledFolder,
     FolderKind as FolderKind,
+    ShippedFolder as ShippedFolder,
     compiled_folder as compiled_folder,
+    shipped_folder as shipped_folder,
     with_kind as with_kind,
 )
 from dovetail.plugin.frontend import Frontend as Frontend

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from dovetail.plugin.loading.contracts import made
 from dovetail.plugin.loading.isolation import calling
@@ -56,6 +56,20 @@ class CompiledFolder(ABC):
         """Return the result as plain data."""
 
 
+class ShippedFolder(NamedTuple):
+    """What of the saved result of a folder a product ships. Paths are relative to the result.
+
+    Attributes:
+        runtime: The program that loads the files: `onnxruntime-genai`.
+        files: What that program reads, and what goes along, such as licenses; nothing that describes the compilation.
+        parts: The model of each part as Dovetail runs it, by name; empty if only the program runs the result.
+    """
+
+    runtime: str
+    files: Sequence[Path]
+    parts: Mapping[str, Path]
+
+
 class FolderKind(ABC):
     """A kind of folder whose models are compiled together: `registry.folder_kind("generator", "acme.folder:Kind")`.
 
@@ -87,6 +101,14 @@ class FolderKind(ABC):
             ResultError: The result is complete, but something is wrong with it; `compiled` of the error is the result.
             DovetailError: The folder or the request is at fault.
         """
+
+    def shipped(self, result: Path) -> ShippedFolder | None:
+        """Return what of a saved result a product ships; None, by default, if the folder is no result of this kind.
+
+        Raises:
+            DovetailError: A file of the result is missing, or was changed since it was saved.
+        """
+        return None
 
 
 Result = TypeVar("Result")
@@ -129,4 +151,18 @@ def with_kind(
                 if output is not None:
                     kind.check(folder, output)
                 return work(kind)
+    return None
+
+
+def shipped_folder(result: Path, plugins: PluginSet) -> ShippedFolder | None:
+    """Return what of a saved result of a folder a product ships; None if it is no result of a folder.
+
+    Raises:
+        DovetailError: A file of the result is missing, or was changed since it was saved.
+    """
+    for name in (table := plugins.registry.folder_kind):
+        with calling(title := table.title(name)):
+            found = made(table[name], title, FolderKind).shipped(result)
+            if found is not None:
+                return found
     return None

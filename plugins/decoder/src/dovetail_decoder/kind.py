@@ -26,7 +26,7 @@ from dovetail_decoder.saving import check_output, check_source, size_of
 from dovetail_decoder.splitting import with_branches_apart
 
 if TYPE_CHECKING:
-    from dovetail.plugin import CompiledModel, PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet, ShippedFolder
 
     from dovetail_decoder.states import Chain
     from dovetail_decoder.tokens import Prompt
@@ -137,6 +137,12 @@ class GeneratorKind(TunableKind):
         from dovetail_decoder.tuning import tune_folder
 
         return tune_folder(_source(folder), plugins, **request)
+
+    def shipped(self, result: Path) -> ShippedFolder | None:
+        """Return the files that a generator loads, and what goes along; see `FolderKind.shipped`."""
+        from dovetail_decoder.shipping import shipped_files
+
+        return shipped_files(result)
 
 
 def _check_runtime(runtime: str, source: GeneratorFolder, chain: Chain) -> None:

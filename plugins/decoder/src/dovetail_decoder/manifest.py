@@ -62,17 +62,28 @@ def record_of(file: Path) -> dict[str, Any]:
     return {"size": size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
 
 
+def checked_files(result: Path) -> list[str]:
+    """Return the files that belong to a result, and none that somebody added since; empty if it is no result.
+
+    Raises:
+        DovetailError: One is missing, changed, or a link.
+    """
+    files = manifest_of(result).get("files", {})
+    for name, record in files.items():
+        if not is_inner(name) or not is_file_inside(result, name) or record_of(result / name) != record:
+            raise DovetailError(
+                f"{printable(result / name)} is not the file that was saved with this result",
+                f"remove {result} to compile it again",
+            )
+    return list(files)
+
+
 def copy_result(result: Path, made: Path) -> None:
     """Copy the files that belong to a result, and none that somebody added or changed since.
 
     Raises:
         DovetailError: One is missing, changed, or a link.
     """
-    for name, record in manifest_of(result).get("files", {}).items():
-        if not is_inner(name) or not is_file_inside(result, name) or record_of(result / name) != record:
-            raise DovetailError(
-                f"{printable(result / name)} is not the file that was saved with this result",
-                f"remove {result} to compile it again",
-            )
+    for name in checked_files(result):
         (made / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(result / name, made / name)

@@ -252,7 +252,7 @@ def _join(folder: GeneratorFolder, merged: Path, made: Path) -> None:
 
 def _is_external(file: Path) -> bool:
     """Return whether a source model keeps weights in separate files."""
-    return bool(_data_of(file))
+    return bool(data_of(file))
 
 
 def left_out(folder: GeneratorFolder) -> list[str]:
@@ -264,7 +264,7 @@ def _copy_others(folder: GeneratorFolder, made: Path | None, output: Path | None
     """Copy the files that belong to no model, such as the tokenizer; return notes on those that are left out."""
     sources = [folder.file_of(part) for part in folder.parts]
     sources += [] if folder.merged is None else [folder.path / folder.merged]
-    known = {file.resolve() for model in sources for file in (model, *_data_of(model))}
+    known = {file.resolve() for model in sources for file in (model, *data_of(model))}
     written = manifest_of(folder.path).get("files", {})
     target = output.resolve() if output is not None else None
 
@@ -277,7 +277,7 @@ def _copy_others(folder: GeneratorFolder, made: Path | None, output: Path | None
     return copy_others(folder.path, made, belongs)
 
 
-def _data_of(model: Path) -> set[Path]:
+def data_of(model: Path) -> set[Path]:
     """Return the files with the weights of a model."""
     import onnx
 
@@ -316,4 +316,4 @@ def _move(file: Path, target: Path) -> None:
 def size_of(folder: GeneratorFolder) -> int:
     """Return the bytes of a folder's models with their weights; what several models share counts once."""
     models = [folder.file_of(part) for part in folder.parts]
-    return sum(file.stat().st_size for file in {*models, *(data for model in models for data in _data_of(model))})
+    return sum(file.stat().st_size for file in {*models, *(data for model in models for data in data_of(model))})

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail import __version__, api
 from dovetail.errors import DovetailError
-from dovetail.plugin import CompiledModel, TemporaryFolder
+from dovetail.planning import placed_backend
+from dovetail.plugin import CompiledModel, ShippedFolder, TemporaryFolder, load_plugins, shipped_folder
 from dovetail.plugin.loading import SHARED
 from dovetail_onnx.files.parsing import parse_json
 from dovetail_onnx.files.writing import created_folders, named, write_text
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
     from dovetail.plugin import PluginSet
 
+_PARTS = "parts"
 RUNNERS = {"python": ("run.py",), "c": ("dovetail_run.h", "dovetail_run.cpp")}
 """The files of each runner."""
 
@@ -38,6 +42,8 @@ def export(
 
     The folder holds `deploy.json`, whose fields `docs/reference/exported.md` lists, a folder of files for each step,
     and on request a program that runs them. What the steps compute is what `dovetail.load(result).run` computes here.
+    Of the result of a folder, such as a language model, it holds what the program loads that the result is for, and the
+    steps of each part in `parts/NAME` where several engines run it, or with a runner.
 
     Args:
         result: The folder that `compile` wrote, or what was compiled, once it is saved as it is.
@@ -47,7 +53,8 @@ def export(
         plugins: Installed plugins; by default all.
 
     Returns:
-        The description that `deploy.json` holds.
+        The description that `deploy.json` holds. Of a folder: `runtime`, the program that loads it, `files`, and
+        `parts`, the description of each by name.
 
     Raises:
         DovetailError: The result cannot be loaded, or is not saved; an engine's sessions cannot be made without
@@ -57,19 +64,58 @@ def export(
     if runner is not None and runner not in RUNNERS:
         raise DovetailError(f"there is no runner '{runner}'", f"runners: {', '.join(RUNNERS)}")
     _check(folder)
+    if isinstance(result, (str, Path)):
+        plugins = plugins or load_plugins()
+        shipped = shipped_folder(Path(result), plugins)
+        if shipped is not None:
+            return _written_folder(Path(result), shipped, folder, runner, plugins)
     compiled = api.load(result, plugins) if isinstance(result, (str, Path)) else result
     if compiled.saved_to is None or not compiled.is_saved:
         raise DovetailError("what is exported has to be saved first", "result.save(FOLDER), then export it")
+    with _staged(folder) as new:
+        return _written(compiled, compiled.saved_to / "model.onnx", new, runner)
+
+
+@contextmanager
+def _staged(folder: Path) -> Iterator[Path]:
+    """Yield a new folder, which takes the place of an export after the block."""
     parent = folder.absolute().parent
     with named(folder), created_folders(parent), TemporaryFolder("export", within=parent) as staging:
         (new := staging / "new").mkdir()
-        description = _written(compiled, compiled.saved_to, new)
-        write_text(new / FILE, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
-        for name in RUNNERS.get(runner or "", ()):
-            source = resources.files("dovetail_export") / "runners" / name
-            write_text(new / name, source.read_text(encoding="utf-8"))
+        yield new
         _replace(folder, new, staging / "old")
-    return description
+
+
+def _written_folder(
+    result: Path, shipped: ShippedFolder, folder: Path, runner: str | None, plugins: PluginSet
+) -> dict[str, Any]:
+    """Write the result of a folder: the files that a program loads, and steps of parts.
+
+    Raises:
+        DovetailError: A part cannot be exported, or there are none for a runner.
+    """
+    if runner is not None and not shipped.parts:
+        problem = f"{result} is for {shipped.runtime} alone, and no runner runs its parts"
+        raise DovetailError(problem, "leave --runner out")
+    parts = {}
+    with _staged(folder) as new:
+        for path in shipped.files:
+            (new / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(result / path, new / path)
+        for name, file in shipped.parts.items():
+            compiled = api.load(result / file, plugins)
+            if runner is not None or _has_several_engines(compiled):
+                (place := new / _PARTS / name).mkdir(parents=True)
+                parts[name] = _written(compiled, result / file, place, runner)
+    return {"runtime": shipped.runtime, "files": [path.as_posix() for path in shipped.files], "parts": parts}
+
+
+def _has_several_engines(compiled: CompiledModel) -> bool:
+    """Check whether a result runs on several engines; engines load it only if it has several backends."""
+    if len({placed_backend(node) for node in compiled.model.graph}) < 2:
+        return False
+    executor = compiled.executor()
+    return isinstance(executor, RegionExecutor) and len(set(executor.engines)) > 1
 
 
 def _check(folder: Path) -> None:
@@ -100,27 +146,38 @@ def _replace(folder: Path, new: Path, aside: Path) -> None:
         raise
 
 
-def _written(compiled: CompiledModel, result: Path, root: Path) -> dict[str, Any]:
-    """Write the files of all steps below `root`, and describe them."""
+def _written(compiled: CompiledModel, model: Path, root: Path, runner: str | None) -> dict[str, Any]:
+    """Write the files of all steps below `root`, their description and a runner; return the description.
+
+    Args:
+        compiled: The result.
+        model: The file of its model, if there is one.
+        root: The folder to write to.
+        runner: See `export`.
+    """
     executor, graph = compiled.executor(), compiled.model.graph
     if not isinstance(executor, RegionExecutor):
         raise DovetailError(
-            f"{result} is run by an executor of a plugin, not region by region", "load it with Dovetail"
+            f"{model.parent} is run by an executor of a plugin, not region by region", "load it with Dovetail"
         )
     for value in (*required_inputs(graph), *graph.outputs):
         if not value_type(value):
             problem = f"'{value.name}' is no tensor, and other values cannot be exported"
             raise DovetailError(problem, "compile the part of the model that computes tensors")
     steps = []
-    path = result / "model.onnx"
-    for number, part in enumerate(parts_of(executor, compiled.model, path if path.is_file() else None)):
+    for number, part in enumerate(parts_of(executor, compiled.model, model if model.is_file() else None)):
         (files := root / str(number)).mkdir()
         deployed, kept = _deployed(compiled, part, files)
         first = [_inside(file, files, compiled) for file in kept.files]
         others = sorted(file for file in files.rglob("*") if file.is_file() and file not in first)
         steps.append(step_of(part, deployed, [*first, *others], root))
     constants = [_constant(value, root) for value in dict.fromkeys(graph.outputs) if value.is_initializer()]
-    return description_of(graph, steps, constants, f"dovetail {__version__}")
+    description = description_of(graph, steps, constants, f"dovetail {__version__}")
+    write_text(root / FILE, json.dumps(description, indent=2, ensure_ascii=False) + "\n")
+    for name in RUNNERS.get(runner or "", ()):
+        source = resources.files("dovetail_export") / "runners" / name
+        write_text(root / name, source.read_text(encoding="utf-8"))
+    return description
 
 
 def _constant(value: ir.Value, root: Path) -> dict[str, Any]:

@@ -14,7 +14,11 @@ from dovetail_runtime.program import (
     control_flow as control_flow,
     holds as holds,
 )
-from dovetail_runtime.sessions import OnnxRuntimeBacked as OnnxRuntimeBacked, SelfChecking as SelfChecking
+from dovetail_runtime.sessions import (
+    Bindable as Bindable,
+    OnnxRuntimeBacked as OnnxRuntimeBacked,
+    SelfChecking as SelfChecking,
+)
 from dovetail_runtime.nested_graphs import (
     extract_body as extract_body,
     inline_regions as inline_regions,

@@ -13,23 +13,25 @@ from typing import TYPE_CHECKING
 
 import dovetail.plugin
 from dovetail.errors import DovetailError, NoEngineError
-from dovetail.ir import constant_of, name_of
+from dovetail.ir import constant_of, dtype_of, name_of
 from dovetail.planning import Region, extract, numbered_regions, placed_backend, regions_from
 from dovetail.plugin import Engine, Executed, RegionModel, TemporaryFolder
 from dovetail.plugin.loading import FUNCTIONS, ArtifactFolder, artifact_of
 from dovetail.text import did_you_mean
 from dovetail_onnx.external import lies_beside
+from dovetail_transforms.canonicalize.input_ranges import declared_range
 
+from dovetail_runtime.bound_run import BoundRuns, BoundStep, Like
 from dovetail_runtime.direct_run import DirectRun, direct_run
 from dovetail_runtime.engines import GuardedEngine, guarded
-from dovetail_runtime.feeds import DeclaredInputs, without_defaults
+from dovetail_runtime.feeds import DeclaredInputs, required_inputs, without_defaults
 from dovetail_runtime.foreign_programs import artifact_folder, shared_folder
 from dovetail_runtime.guarded_session import GuardedSession
 from dovetail_runtime.joint_session import joint_session
 from dovetail_runtime.nested_graphs import calls, inline_regions
 from dovetail_runtime.parallel_run import WAYS, Pace, ParallelRun, RegionDependencies
 from dovetail_runtime.region_runner import NOT_REPORTED, NoEngine, RegionRefusal, RegionRunner, described
-from dovetail_runtime.serialize import needs_file, write_scratch
+from dovetail_runtime.serialize import needs_file, value_type, write_scratch
 from dovetail_runtime.target_operators import way_out
 from dovetail_runtime.unpartitioned import ready_regions
 
@@ -114,6 +116,20 @@ class RegionExecutor(dovetail.plugin.Executor):
     def _direct(self) -> DirectRun | None:
         return direct_run(self.runners, self.joint, self.model.graph)
 
+    @cached_property
+    def _bound(self) -> BoundRuns | None:
+        """Runs over planned buffers; None if regions may run at the same time, or values are no tensors of numbers."""
+        graph, fed = self.model.graph, required_inputs(self.model.graph)
+        is_numeric = all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
+        if self._direct is not None or not self.is_sequence or not self.runners or not is_numeric:
+            return None
+        known = {*map(name_of, fed), *(name for runner in self.runners for name in runner.outputs)}
+        if not known >= self._outputs.keys():
+            return None
+        types = {name_of(value): dtype_of(value).numpy() for value in fed}
+        ranges = {name_of(value): found for value in fed if (found := declared_range(value)) is not None}
+        return BoundRuns(types, ranges, list(self._outputs))
+
     @property
     def engines(self) -> list[str]:
         """Engine of each region, by name."""
@@ -140,8 +156,15 @@ class RegionExecutor(dovetail.plugin.Executor):
             found = self._direct.run(inputs)
             if found is not None:
                 return found
+        bound = self._bound if self.timeline is None else None
+        if bound is not None:
+            found = bound.run(inputs, [runner.bindable for runner in self.runners])
+            if found is not None:
+                return found
         values = self._inputs.checked(inputs)
-        if self.timeline is None:
+        if bound is not None and bound.is_due(values):
+            self._learn(bound, values)
+        elif self.timeline is None:
             self._run(values, None)
         else:
             with self.timeline.run(values) as recorded:
@@ -160,6 +183,19 @@ class RegionExecutor(dovetail.plugin.Executor):
                 pass
         if independent:
             self._pace.took(parallel, time.perf_counter() - start)
+
+    def _learn(self, bound: BoundRuns, values: dict[str, np.ndarray]) -> None:
+        """Run all regions, and plan buffers for further calls."""
+        given, seen = dict(values), {}
+        for runner, live in self._steps(values, self._outputs):
+            seen.update({name: Like.of(live[name]) for name in runner.outputs})
+        steps = [
+            BoundStep(session, runner.inputs, runner.outputs)
+            for runner in self.runners
+            if (session := runner.bindable) is not None
+        ]
+        if len(steps) == len(self.runners):
+            bound.learn(given, steps, seen)
 
     def _workers(self) -> ThreadPoolExecutor:
         if self._threads is None:

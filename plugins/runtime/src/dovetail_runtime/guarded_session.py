@@ -10,7 +10,7 @@ from dovetail.plugin import EngineError, Executed, Session
 from dovetail.plugin.loading import foreign_output
 
 from dovetail_runtime.feeds import DeclaredValue, declared
-from dovetail_runtime.sessions import OnnxRuntimeBacked, SelfChecking, close_later
+from dovetail_runtime.sessions import Bindable, OnnxRuntimeBacked, SelfChecking, close_later
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +30,7 @@ class GuardedSession:
     Attributes:
         engine: Its engine.
         self_checking: The session itself, if it checks inputs; else None.
+        bindable: The session itself, if it runs over fixed arrays; else None.
     """
 
     def __init__(self, session: Session, engine: GuardedEngine, outputs: Sequence[ir.Value]):
@@ -37,6 +38,7 @@ class GuardedSession:
         self.engine = engine
         self._outputs = [declared(value) for value in outputs]
         self.self_checking = session if isinstance(session, SelfChecking) else None
+        self.bindable = session if isinstance(session, Bindable) else None
         close_later(session, self, engine.label)
 
     @property
@@ -94,8 +96,11 @@ class GuardedSession:
             EngineError: The engine fails, or an output is missing or has another type than the region declares.
         """
         try:
-            with foreign_output(self.engine.label):
-                results = dict(self._session.run(inputs))
+            if self.self_checking is not None:  # it prints nothing
+                results = dict(self.self_checking.run(inputs))
+            else:
+                with foreign_output(self.engine.label):
+                    results = dict(self._session.run(inputs))
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
     from dovetail.planning import Region
 
-    from dovetail_runtime.sessions import SelfChecking
+    from dovetail_runtime.sessions import Bindable, SelfChecking
 
 
 class RegionRefusal(NamedTuple):
@@ -155,6 +155,11 @@ class RegionRunner:
     def self_checking(self) -> SelfChecking | None:
         """The session of its present engine, if it checks inputs itself; else None."""
         return self._session.self_checking
+
+    @property
+    def bindable(self) -> Bindable | None:
+        """The session of its present engine, if it runs over fixed arrays and computed the last results; else None."""
+        return self._session.bindable if self.engine == self._engine.name else None
 
     @property
     def joins_neighbors(self) -> bool:

@@ -13,8 +13,9 @@ import numpy as np
 from dovetail.plugin import Session
 from dovetail.plugin.loading import derived, foreign_output, made
 
+from dovetail_runtime.bound_run import BoundRuns, BoundStep, Like, within
 from dovetail_runtime.session_start import KeptSession, SessionStart
-from dovetail_runtime.sessions import OnnxRuntimeBacked, SelfChecking, close_later
+from dovetail_runtime.sessions import Bindable, OnnxRuntimeBacked, SelfChecking, close_later
 from dovetail_runtime.texts import as_texts
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class RestartedResult:
         for step in self._steps:
             close_later(step.session, self, step.label)
         self._is_doubted = False
+        self._sessions = [step.session for step in self._steps]
+        self._bound = self._bound_runs()
         self.native: ort.InferenceSession | None = None
         self.is_last = bool(kept["is_last"])
         session = self._steps[0].session
@@ -122,14 +125,15 @@ class RestartedResult:
         """
         if self._is_doubted or len(inputs) != len(self._inputs):
             return None
+        if self._bound is not None and (found := self._bound.run(inputs, self._sessions)) is not None:
+            return found
         try:
             values = {value.name: _plain(inputs[value.name], value.name) for value in self._inputs}
             if not all(value.is_given(values[value.name]) for value in self._inputs):
                 return None
-            if not all(_holds(values[name], *limits) for name, limits in self._ranges.items()):
+            if not all(within(values[name], *limits) for name, limits in self._ranges.items()):
                 return None
-            for step in self._steps:
-                _run(step, values)
+            self._run(values)
             return {name: values[name] for name in self._outputs}
         except _WrongShape:
             self._is_doubted = True
@@ -137,13 +141,37 @@ class RestartedResult:
             return None
         return None
 
+    def _run(self, values: dict[str, Any]) -> None:
+        """Run all sessions, and plan buffers for further calls."""
+        if self._bound is None or not self._bound.is_due(values):
+            for step in self._steps:
+                _run(step, values)
+            return
+        given, seen = dict(values), {}
+        for step in self._steps:
+            seen.update(_run(step, values))
+        steps = [
+            BoundStep(step.session, step.inputs, [value.name for value in step.outputs])
+            for step in self._steps
+            if isinstance(step.session, Bindable)
+        ]
+        self._bound.learn(given, steps, seen)
+
+    def _bound_runs(self) -> BoundRuns | None:
+        """Return runs over planned buffers; None if one session runs it, or values are no tensors of numbers."""
+        types = {value.name: value.dtype for value in self._inputs if value.dtype is not None}
+        is_numeric = len(types) == len(self._inputs) and not any(dtype.hasobject for dtype in types.values())
+        if len(self._steps) < 2 or not is_numeric or not all(isinstance(one, Bindable) for one in self._sessions):
+            return None
+        return BoundRuns(types, self._ranges, self._outputs)
+
 
 class _WrongShape(Exception):
     """A session computes a shape that the model rules out: one of the two is wrong."""
 
 
-def _run(step: _Step, values: dict[str, Any]) -> None:
-    """Run a session, add its results to the values, and free those that nobody reads after it."""
+def _run(step: _Step, values: dict[str, Any]) -> dict[str, Like | None]:
+    """Run a session, add its results to the values, and free those that nobody reads after it; return their shapes."""
     given = {name: values[name] for name in step.inputs}
     if isinstance(step.session, SelfChecking):
         results = step.session.run(given)
@@ -156,8 +184,10 @@ def _run(step: _Step, values: dict[str, Any]) -> None:
             raise TypeError(f"'{output.name}' is of another type")
         if not step.is_judge and not output.has_shape_of(value):
             raise _WrongShape(output.name)
+    seen = {output.name: Like.of(values[output.name]) for output in step.outputs}
     for name in step.dead:
         del values[name]
+    return seen
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -178,10 +208,6 @@ def _restarted(step: Mapping[str, Any], folder: Path, options: Mapping[str, obje
 def _values(step: Mapping[str, Any]) -> list[str]:
     """Return the names of what a step reads and gives."""
     return [*step["inputs"], *(value["name"] for value in step["outputs"])]
-
-
-def _holds(array: np.ndarray, low: int, high: int) -> bool:
-    return not array.size or bool(low <= array.min() and array.max() <= high)
 
 
 def _dtype(name: str) -> np.dtype | None:

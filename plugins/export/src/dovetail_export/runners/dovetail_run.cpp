@@ -1,7 +1,7 @@
 // Runs an exported result with the shared libraries of its engines alone; dovetail_run.h describes it.
 //
-//     g++ -std=c++17 -O2 dovetail_run.cpp -ldl -o dovetail_run
-//     ./dovetail_run FOLDER INPUTS OUTPUTS [--repeat N] [--threads N]
+//     g++ -std=c++17 -O2 dovetail_run.cpp -ldl -pthread -o dovetail_run
+//     ./dovetail_run FOLDER INPUTS OUTPUTS [--repeat N] [--threads N] [--parallel auto|on|off]
 //
 // INPUTS and OUTPUTS are folders with tensors.json, which names the tensors and the file of each.
 
@@ -13,18 +13,24 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <set>
 #include <sstream>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -1087,6 +1093,132 @@ class EngineSession : public Session {
     }
 };
 
+// ---- The order of steps ---------------------------------------------------------------------------------------------
+
+// Which steps each one waits for, and whether those that wait for none of each other run at the same time.
+class Schedule {
+  public:
+    std::vector<size_t> waits_for;             // how many steps each one waits for
+    std::vector<std::vector<size_t>> releases; // the steps that wait for each one
+    size_t width = 1;                          // the largest number of steps on one level
+
+    Schedule() = default;
+    Schedule(const std::vector<Json> &steps, const std::string &way) : waits_for(steps.size()), releases(steps.size()) {
+        if (way != "auto" && way != "on" && way != "off")
+            throw Error("'" + way + "' is not one of auto, on, off");
+        std::map<std::string, size_t> makers;
+        std::map<size_t, size_t> counts;
+        std::vector<size_t> levels(steps.size());
+        for (size_t number = 0; number < steps.size(); ++number) {
+            std::set<size_t> before;
+            for (const std::string &name : steps[number].at("inputs").texts())
+                if (auto found = makers.find(name); found != makers.end()) before.insert(found->second);
+            for (size_t one : before) {
+                levels[number] = std::max(levels[number], levels[one] + 1);
+                releases[one].push_back(number);
+            }
+            waits_for[number] = before.size();
+            width = std::max(width, ++counts[levels[number]]);
+            for (const Json &one : steps[number].at("outputs").rows()) makers[one.at("name").words()] = number;
+        }
+        if (width == 1 || way == "off") settled_ = false;
+        if (width > 1 && way == "on") settled_ = true;
+    }
+
+    // Call a function with the number of each step. Throws what the first step that fails throws.
+    void run(const std::function<void(size_t)> &call) {
+        std::unique_lock<std::mutex> lock(*mutex_);
+        bool measured = !settled_, together = settled_.value_or(times_[0].size() >= RUNS);
+        lock.unlock();
+        auto begin = std::chrono::steady_clock::now();
+        if (together)
+            run_together(call);
+        else
+            for (size_t number = 0; number < waits_for.size(); ++number) call(number);
+        if (!measured) return;
+        lock.lock();
+        times_[together].push_back(std::chrono::steady_clock::now() - begin);
+        if (settled_ || std::min(times_[0].size(), times_[1].size()) < RUNS) return;
+        auto least = [](const Times &times) { return *std::min_element(times.begin() + 1, times.end()); };
+        settled_ = least(times_[1]) < least(times_[0]);
+    }
+
+  private:
+    static constexpr size_t RUNS = 3; // of each way before the faster one is known; the first one warms up
+    using Times = std::vector<std::chrono::steady_clock::duration>;
+    std::optional<bool> settled_; // whether steps run at the same time, once that is known
+    Times times_[2];
+    std::unique_ptr<std::mutex> mutex_ = std::make_unique<std::mutex>();
+
+    void run_together(const std::function<void(size_t)> &call) const;
+};
+
+// One run of steps by several threads. After a failure, only steps before it start: one of them may fail, too.
+class Together {
+  public:
+    Together(const Schedule &schedule, const std::function<void(size_t)> &call)
+        : schedule_(schedule), call_(call), waits_for_(schedule.waits_for) {
+        for (size_t number = 0; number < waits_for_.size(); ++number)
+            if (!waits_for_[number]) ready_.insert(number);
+    }
+
+    void run() {
+        std::vector<std::thread> others;
+        for (size_t i = 1; i < schedule_.width; ++i) {
+            try {
+                others.emplace_back([this] { work(); });
+            } catch (const std::system_error &) {
+                break; // The system has no more threads; fewer do.
+            }
+        }
+        work();
+        for (std::thread &other : others) other.join();
+        if (!failures_.empty()) std::rethrow_exception(failures_.begin()->second);
+    }
+
+  private:
+    const Schedule &schedule_;
+    const std::function<void(size_t)> &call_;
+    std::vector<size_t> waits_for_;
+    std::set<size_t> ready_;
+    std::map<size_t, std::exception_ptr> failures_;
+    size_t running_ = 0;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+
+    bool may_start() const {
+        return !ready_.empty() && (failures_.empty() || *ready_.begin() < failures_.begin()->first);
+    }
+
+    void work() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        while (true) {
+            changed_.wait(lock, [this] { return may_start() || !running_; });
+            if (!may_start()) return;
+            size_t number = *ready_.begin();
+            ready_.erase(ready_.begin());
+            ++running_;
+            lock.unlock();
+            std::exception_ptr failure;
+            try {
+                call_(number);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+            lock.lock();
+            --running_;
+            if (failure)
+                failures_[number] = failure;
+            else
+                for (size_t following : schedule_.releases[number])
+                    if (!--waits_for_[following]) ready_.insert(following);
+            changed_.notify_all();
+        }
+    }
+};
+
+void Schedule::run_together(const std::function<void(size_t)> &call) const { Together(*this, call).run(); }
+
 } // namespace
 
 // ---- Tensors --------------------------------------------------------------------------------------------------------
@@ -1161,7 +1293,8 @@ struct Runner::State {
     Tensors constants;
     std::map<std::string, std::string> types;
     std::vector<std::unique_ptr<Session>> sessions;
-    std::vector<std::vector<std::string>> unread; // values that no step after each one reads
+    mutable Schedule schedule;
+    std::map<std::string, size_t> readers; // how many steps read each value; one more if it is an output of the whole
     std::shared_ptr<OnnxRuntime> onnxruntime;
     std::shared_ptr<OpenVino> openvino;
     std::map<std::string, std::shared_ptr<Engine>> engines;
@@ -1178,7 +1311,10 @@ struct Runner::State {
         }
         const std::vector<Json> &steps = description.at("steps").rows();
         for (size_t number = 0; number < steps.size(); ++number) add(number, steps[number]);
-        find_unread(steps);
+        schedule = Schedule(steps, options.parallel);
+        for (const Json &step : steps)
+            for (const std::string &name : step.at("inputs").texts()) ++readers[name];
+        for (const Json &one : description.at("outputs").rows()) ++readers[one.at("name").words()];
     }
 
     void add(size_t number, const Json &step) {
@@ -1209,33 +1345,37 @@ struct Runner::State {
         return std::make_unique<EngineSession>(engines.at(engine), step);
     }
 
-    void find_unread(const std::vector<Json> &steps) {
-        std::set<std::string> needed;
-        for (const Json &one : description.at("outputs").rows()) needed.insert(one.at("name").words());
-        unread.resize(steps.size());
-        for (size_t number = steps.size(); number-- > 0;) {
-            std::vector<std::string> names = steps[number].at("inputs").texts();
-            for (const Json &one : steps[number].at("outputs").rows()) names.push_back(one.at("name").words());
-            for (const std::string &name : names)
-                if (needed.insert(name).second) unread[number].push_back(name);
-        }
-    }
+    // What a run has computed so far, and how many steps have yet to read each value.
+    struct Run {
+        Tensors values;
+        std::map<std::string, size_t> readers;
+        std::mutex mutex;
+    };
 
-    void run_step(size_t number, Tensors &values) const {
+    void run_step(size_t number, Run &run) const {
         const Json &step = description.at("steps").rows()[number];
+        std::vector<std::string> names = step.at("inputs").texts();
+        std::vector<Tensor> read; // they share the elements, and keep them while the step reads
         std::vector<const Tensor *> given;
-        for (const std::string &name : step.at("inputs").texts()) {
-            auto found = values.find(name);
-            if (found == values.end()) throw Error("nothing gives '" + name + "'");
-            given.push_back(&found->second);
+        {
+            std::lock_guard<std::mutex> lock(run.mutex);
+            for (const std::string &name : names) {
+                auto found = run.values.find(name);
+                if (found == run.values.end()) throw Error("nothing gives '" + name + "'");
+                read.push_back(found->second);
+            }
         }
+        for (const Tensor &one : read) given.push_back(&one);
         std::vector<Tensor> results = sessions[number]->run(given);
         const std::vector<Json> &declared = step.at("outputs").rows();
+        for (size_t i = 0; i < declared.size(); ++i) check_shape(declared[i], results[i].shape);
+        std::lock_guard<std::mutex> lock(run.mutex);
         for (size_t i = 0; i < declared.size(); ++i) {
-            check_shape(declared[i], results[i].shape);
-            values[declared[i].at("name").words()] = std::move(results[i]);
+            const std::string &name = declared[i].at("name").words();
+            if (run.readers.count(name)) run.values[name] = std::move(results[i]);
         }
-        for (const std::string &name : unread[number]) values.erase(name);
+        for (const std::string &name : names)
+            if (!--run.readers[name]) run.values.erase(name);
     }
 };
 
@@ -1245,7 +1385,10 @@ Runner::Runner(Runner &&) noexcept = default;
 Runner &Runner::operator=(Runner &&) noexcept = default;
 
 Tensors Runner::run(const Tensors &inputs) const {
-    Tensors values = state_->constants;
+    State::Run run;
+    run.values = state_->constants;
+    run.readers = state_->readers;
+    Tensors &values = run.values;
     const std::vector<Json> &declared = state_->description.at("inputs").rows();
     for (const Json &one : declared) {
         auto found = inputs.find(one.at("name").words());
@@ -1255,13 +1398,13 @@ Tensors Runner::run(const Tensors &inputs) const {
     }
     for (const auto &[name, tensor] : inputs)
         if (!values.count(name)) throw Error("there is no input '" + name + "'");
-    for (size_t number = 0; number < state_->sessions.size(); ++number) {
+    state_->schedule.run([&](size_t number) {
         try {
-            state_->run_step(number, values);
+            state_->run_step(number, run);
         } catch (const Error &error) {
             throw Error("step " + std::to_string(number) + ": " + error.what());
         }
-    }
+    });
     Tensors outputs;
     for (const Json &one : state_->description.at("outputs").rows()) {
         std::string name = one.at("name").words();
@@ -1291,11 +1434,14 @@ int main(int count, char **words) {
             repeat = std::atoi(arguments[++i].c_str());
         else if (arguments[i] == "--threads" && follows)
             options.threads = std::atoi(arguments[++i].c_str());
+        else if (arguments[i] == "--parallel" && follows)
+            options.parallel = arguments[++i];
         else
             folders.push_back(arguments[i]);
     }
     if (folders.size() != 3) {
-        std::fprintf(stderr, "usage: dovetail_run FOLDER INPUTS OUTPUTS [--repeat N] [--threads N]\n\n"
+        std::fprintf(stderr, "usage: dovetail_run FOLDER INPUTS OUTPUTS [--repeat N] [--threads N] [--parallel auto|on|off]"
+                             "\n\n"
                              "FOLDER is an export; INPUTS and OUTPUTS are folders with tensors.json. --repeat prints "
                              "the median time of N runs.\n");
         return 2;

@@ -1,6 +1,6 @@
 /* Runs an exported result: the folder that `dovetail export` wrote.
  *
- *     g++ -std=c++17 -O2 dovetail_run.cpp -ldl -o dovetail_run
+ *     g++ -std=c++17 -O2 dovetail_run.cpp -ldl -pthread -o dovetail_run
  *     ./dovetail_run FOLDER INPUTS OUTPUTS
  *
  * Nothing but the C++ standard library and dlopen is needed to compile it. The engines are shared libraries, loaded
@@ -104,6 +104,9 @@ using Tensors = std::map<std::string, Tensor>;
 struct Options {
     int threads = 0;    /* of each engine; 0 for all cores */
     bool verify = true; /* compare the digests of all files first */
+    /* whether steps that do not wait for each other run at the same time: "on", "off", or "auto" for the way that the
+     * first runs show to be faster */
+    std::string parallel = "auto";
     std::string onnxruntime, openvino; /* paths of libraries, before those of the environment */
     std::map<std::string, const dovetail_engine *> engines; /* tables of other engines, before libraries */
 };

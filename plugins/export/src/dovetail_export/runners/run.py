@@ -7,13 +7,22 @@ tensors.json, which names the tensors and the file of each. Arrays of types that
 integers of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the
 engine's name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function
 from arrays by name to arrays by name.
+
+From the third call with the same shapes on, the engines run over arrays that are bound once; results are copies.
+Steps that do not wait for each other run at the same time, where the first calls have shown that this is faster.
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
 import json
+import os
 import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +36,9 @@ TYPES = {
     "float8_e5m2": (19, "u1"), "float8_e5m2fnuz": (20, "u1"),
 }  # fmt: skip
 FOREIGN = {"bfloat16", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"}
+MOST_SHAPES = 8  # combinations of shapes that have bound arrays
+LIMITS = -(2**31), 2**31 - 1  # of integers for OpenVINO, which cuts them to 32 bits
+LARGEST = 1 << 26  # bytes of the bound arrays of a run
 
 
 class Runner:
@@ -38,13 +50,15 @@ class Runner:
             step and the types of all values that returns a function from arrays by name to arrays by name.
         threads: Threads of each engine; 0 for all cores.
         verify: Compare the digests of all files first.
+        parallel: Whether steps that do not wait for each other run at the same time: `on`, `off`, or `auto` for the way
+            that the first calls show to be faster.
 
     Raises:
         ValueError: The folder is no export, a file is missing or differs, an engine is unknown, or the CPU lacks
             instructions that the export was made for.
     """
 
-    def __init__(self, folder, engines=None, threads=0, verify=True):
+    def __init__(self, folder, engines=None, threads=0, verify=True, parallel="auto"):
         self.folder = Path(folder)
         try:
             self.description = json.loads((self.folder / "deploy.json").read_text(encoding="utf-8"))
@@ -53,7 +67,7 @@ class Runner:
         if self.description.get("format") != "dovetail-deploy" or self.description.get("version") != 1:
             raise ValueError(f"{self.folder / 'deploy.json'} is no description of version 1")
         self.types = {one["name"]: one["type"] for one in self.description["inputs"]}
-        makers = {"onnxruntime": _onnxruntime, "openvino": _openvino, **(engines or {})}
+        makers = {"onnxruntime": _OnnxRuntime, "openvino": _OpenVino, **(engines or {})}
         self.values = {}
         for constant in self.description["constants"]:
             content = _checked(self.folder, constant["file"], verify).read_bytes()
@@ -68,6 +82,9 @@ class Runner:
             _check_processor(number, step["needs"])
             self.types.update({one["name"]: one["type"] for one in step["outputs"]})
             self.steps.append(makers[step["engine"]](self.folder, {**step, "threads": threads}, self.types))
+        self.schedule = _Schedule(self.description["steps"], parallel)
+        self.binds = all(isinstance(session, (_OnnxRuntime, _OpenVino)) for session in self.steps)
+        self.last, self.bound = None, {}  # the shapes of the last call; runs over bound arrays that are idle, by shapes
 
     def run(self, inputs):
         """Compute all outputs by name.
@@ -75,18 +92,156 @@ class Runner:
         Raises:
             ValueError: An input is missing, unknown, or of another type, shape or range than is declared.
         """
-        values = dict(self.values)
-        for one in self.description["inputs"]:
-            values[one["name"]] = _fed(one, inputs)
+        fed = {one["name"]: _fed(one, inputs) for one in self.description["inputs"]}
         for name in inputs:
-            if name not in values:
+            if name not in fed:
                 raise ValueError(f"there is no input '{name}'")
-        for step, session in zip(self.description["steps"], self.steps):
-            results = session({name: values[name] for name in step["inputs"]})
-            for one in step["outputs"]:
-                _check_shape(one, results[one["name"]].shape)
-                values[one["name"]] = results[one["name"]]
+        shapes = tuple(array.shape for array in fed.values())
+        if results := self._run_bound(shapes, fed):
+            return results
+        values = {**self.values, **fed}
+        self.schedule.run(lambda number: self._run_step(number, values))
+        self._bind(shapes, values)
         return {one["name"]: values[one["name"]] for one in self.description["outputs"]}
+
+    def _run_step(self, number, values):
+        step = self.description["steps"][number]
+        results = self.steps[number]({name: values[name] for name in step["inputs"]})
+        for one in step["outputs"]:
+            _check_shape(one, results[one["name"]].shape)
+            values[one["name"]] = results[one["name"]]
+
+    def _run_bound(self, shapes, fed):
+        """Run over arrays that are bound; None if there are none that are idle, or the run fails there."""
+        idle = self.bound.get(shapes)
+        try:
+            arrays, calls = idle.pop() if idle else (None, None)
+        except IndexError:  # another thread was faster
+            return None
+        if arrays is None:
+            return None
+        for name, array in fed.items():
+            arrays[name][...] = array
+        try:
+            self.schedule.run(lambda number: calls[number]())
+        except Exception:  # the usual way finds out why; shapes may depend on values
+            self.binds = False
+            return None
+        results = {one["name"]: arrays[one["name"]].copy() for one in self.description["outputs"]}
+        idle.append((arrays, calls))
+        return results
+
+    def _bind(self, shapes, values):
+        """Bind arrays like those of a run, if the run before it had the same shapes."""
+        if not self.binds or shapes != self.last or len(self.bound.get(shapes, ())) >= (os.cpu_count() or 1):
+            self.last = shapes
+            return
+        size = sum(array.nbytes for array in values.values())
+        if size > LARGEST or not all(array.size and array.dtype != object for array in values.values()):
+            return
+        arrays = {name: np.array(array, order="C") for name, array in values.items()}
+        calls = []
+        for step, session in zip(self.description["steps"], self.steps):
+            outputs = [one["name"] for one in step["outputs"]]
+            try:
+                calls.append(session.bind({n: arrays[n] for n in step["inputs"]}, {n: arrays[n] for n in outputs}))
+            except Exception:
+                self.binds = False
+                return
+        if shapes not in self.bound and len(self.bound) >= MOST_SHAPES:
+            self.bound.pop(next(iter(self.bound), None), None)
+        self.bound.setdefault(shapes, []).append((arrays, calls))
+
+
+class _Schedule:
+    """Runs steps in an order in which each finds what it reads, and at the same time where that is faster."""
+
+    RUNS = 3  # of each way before the faster one is known; the first one warms up
+
+    def __init__(self, steps, parallel):
+        makers, levels = {}, []
+        self.waits_for, self.releases = [], [[] for _ in steps]
+        for number, step in enumerate(steps):
+            before = {makers[name] for name in step["inputs"] if name in makers}
+            levels.append(1 + max((levels[one] for one in before), default=-1))
+            self.waits_for.append(len(before))
+            for one in before:
+                self.releases[one].append(number)
+            makers.update({one["name"]: number for one in step["outputs"]})
+        self.width = max(Counter(levels).values(), default=1)
+        self.parallel = False if self.width == 1 else {"on": True, "off": False, "auto": None}[parallel]
+        self.seconds = {False: [], True: []}
+        self.threads = ThreadPoolExecutor(self.width - 1) if self.parallel is not False else None
+
+    def run(self, call):
+        """Call a function with the number of each step.
+
+        Raises:
+            Exception: What the first step that fails raises.
+        """
+        parallel = self.parallel
+        if parallel is None:
+            parallel, begin = len(self.seconds[False]) >= self.RUNS, time.perf_counter()
+        if parallel:
+            _Together(self, call).run(self.threads)
+        else:
+            for number in range(len(self.waits_for)):
+                call(number)
+        if self.parallel is None:
+            self.seconds[parallel].append(time.perf_counter() - begin)
+            if min(map(len, self.seconds.values())) >= self.RUNS:
+                self.parallel = min(self.seconds[True][1:]) < min(self.seconds[False][1:])
+
+
+class _Together:
+    """One run of steps by several threads. After a failure, only steps before it start: one of them may fail, too."""
+
+    def __init__(self, schedule, call):
+        self.schedule, self.call = schedule, call
+        self.waits_for = list(schedule.waits_for)
+        self.ready = [number for number, count in enumerate(self.waits_for) if not count]  # a heap
+        self.failures, self.running, self.changed = {}, 0, threading.Condition()
+
+    def run(self, threads):
+        others = [threads.submit(self.work) for _ in range(self.schedule.width - 1)]
+        self.work()
+        for other in others:
+            if not other.cancel():
+                other.result()
+        if self.failures:
+            raise self.failures[min(self.failures)]
+
+    def work(self):
+        """Run one step after the other, until nothing is left that may start."""
+        while True:
+            with self.changed:
+                while not self.may_start() and self.running:
+                    self.changed.wait()
+                if not self.may_start():
+                    return
+                number = heapq.heappop(self.ready)
+                self.running += 1
+            failure = None
+            try:
+                self.call(number)
+            except BaseException as error:
+                failure = error
+            with self.changed:
+                self.running -= 1
+                if failure is not None:
+                    self.failures[number] = failure
+                else:
+                    self.release(number)
+                self.changed.notify_all()
+
+    def may_start(self):
+        return bool(self.ready) and self.ready[0] < min(self.failures, default=len(self.waits_for))
+
+    def release(self, number):
+        for following in self.schedule.releases[number]:
+            self.waits_for[following] -= 1
+            if not self.waits_for[following]:
+                heapq.heappush(self.ready, following)
 
 
 def _checked(folder, file, verify):
@@ -149,33 +304,42 @@ def _check_shape(declared, shape):
         raise ValueError(f"'{declared['name']}' has the shape {list(shape)} in place of {wanted}")
 
 
-def _onnxruntime(folder, step, types):
-    """Make a session of ONNX Runtime."""
-    import onnxruntime as ort
+class _OnnxRuntime:
+    """A session of ONNX Runtime."""
 
-    options, settings = ort.SessionOptions(), step["settings"]
-    options.intra_op_num_threads = step["threads"]
-    for key, text in settings["config_entries"].items():
-        options.add_session_config_entry(key, text)
-    session = ort.InferenceSession(
-        str(folder / step["files"][0]["path"]),
-        options,
-        providers=settings["providers"],
-        disabled_optimizers=settings["disabled_optimizers"] or None,
-    )
-    names = [value.name for value in session.get_outputs()]
-    foreign = {name for name in (*step["inputs"], *names) if types[name] in FOREIGN}
+    def __init__(self, folder, step, types):
+        import onnxruntime as ort
 
-    def run(arrays):
-        if not foreign:
-            return dict(zip(names, session.run(names, arrays)))
-        given = {name: _ort_value(ort, array, types[name]) for name, array in arrays.items()}
+        self.ort, self.types, settings = ort, types, step["settings"]
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = step["threads"]
+        for key, text in settings["config_entries"].items():
+            options.add_session_config_entry(key, text)
+        self.session = ort.InferenceSession(
+            str(folder / step["files"][0]["path"]),
+            options,
+            providers=settings["providers"],
+            disabled_optimizers=settings["disabled_optimizers"] or None,
+        )
+        self.names = [value.name for value in self.session.get_outputs()]
+        self.foreign = {name for name in (*step["inputs"], *self.names) if types[name] in FOREIGN}
+
+    def __call__(self, arrays):
+        if not self.foreign:
+            return dict(zip(self.names, self.session.run(self.names, arrays)))
+        given = {name: _ort_value(self.ort, array, self.types[name]) for name, array in arrays.items()}
         return {
-            name: _array(value, types[name]) if name in foreign else value.numpy()
-            for name, value in zip(names, session.run_with_ort_values(names, given))
+            name: _array(value, self.types[name]) if name in self.foreign else value.numpy()
+            for name, value in zip(self.names, self.session.run_with_ort_values(self.names, given))
         }
 
-    return run
+    def bind(self, inputs, outputs):
+        binding = self.session.io_binding()
+        for name, array in inputs.items():
+            binding.bind_ortvalue_input(name, _ort_value(self.ort, array, self.types[name]))
+        for name, array in outputs.items():
+            binding.bind_ortvalue_output(name, _ort_value(self.ort, array, self.types[name]))
+        return lambda: self.session.run_with_iobinding(binding)
 
 
 def _ort_value(ort, array, type_):
@@ -194,40 +358,76 @@ def _array(value, type_):
     return np.frombuffer(bytearray(content), dtype).reshape(shape)
 
 
-def _openvino(folder, step, types):
-    """Compile a graph with OpenVINO."""
-    import openvino as ov
+class _OpenVino:
+    """A graph that OpenVINO has compiled."""
 
-    settings = step["settings"]
-    configuration = dict(settings["configuration"])
-    if step["threads"]:
-        configuration["INFERENCE_NUM_THREADS"] = step["threads"]
-    path = str(folder / step["files"][0]["path"])
-    compiled = ov.Core().compile_model(path, settings["device"], configuration)
-    passed, requests = dict(settings["passed"]), []
+    def __init__(self, folder, step, types):
+        import openvino as ov
 
-    def run(arrays):
-        tensors = [_tensor(ov, arrays[name], types[name]) for name in settings["inputs"]]
-        if settings["refuses_empty_inputs"] and not all(tensor.get_size() for tensor in tensors):
+        self.ov, self.types, settings = ov, types, step["settings"]
+        configuration = dict(settings["configuration"])
+        if step["threads"]:
+            configuration["INFERENCE_NUM_THREADS"] = step["threads"]
+        path = str(folder / step["files"][0]["path"])
+        self.compiled = ov.Core().compile_model(path, settings["device"], configuration)
+        self.inputs, self.outputs, self.passed = settings["inputs"], settings["outputs"], dict(settings["passed"])
+        self.refuses_empty_inputs, self.requests = settings["refuses_empty_inputs"], []
+
+    def __call__(self, arrays):
+        tensors = [_tensor(self.ov, _limited(arrays[name]), self.types[name]) for name in self.inputs]
+        if self.refuses_empty_inputs and not all(tensor.get_size() for tensor in tensors):
             raise ValueError("an input is empty: attention without keys is computed by Dovetail alone")
-        request = requests.pop() if requests else compiled.create_infer_request()
+        try:
+            request = self.requests.pop()
+        except IndexError:
+            request = self.compiled.create_infer_request()
         for index, tensor in enumerate(tensors):
             request.set_input_tensor(index, tensor)
-        request.infer()
+        request.infer(share_outputs=True)
         results = {}
-        for index, name in enumerate(settings["outputs"]):
-            tensor = tensors[passed[index]] if index in passed else request.get_output_tensor(index)
-            found = tensor.data.copy()
-            results[name] = found.view("u2") if types.get(name) == "bfloat16" else found
-        requests.append(request)
+        for index, name in enumerate(self.outputs):
+            tensor = tensors[self.passed[index]] if index in self.passed else request.get_output_tensor(index)
+            results[name] = self.viewed(tensor, name).copy()
+        self.requests.append(request)
         return results
 
-    return run
+    def viewed(self, tensor, name):
+        return tensor.data.view("u2") if self.types.get(name) == "bfloat16" else tensor.data
+
+    def bind(self, inputs, outputs):
+        request = self.compiled.create_infer_request()
+        given = [inputs[name] for name in self.inputs]
+        limited = [np.empty_like(array) if array.dtype == np.int64 else array for array in given]
+        for index, array in enumerate(limited):
+            request.set_input_tensor(index, _tensor(self.ov, array, self.types[self.inputs[index]]))
+        copied = []
+        for index, name in enumerate(self.outputs):
+            is_static = self.compiled.outputs[index].get_partial_shape().is_static
+            if index not in self.passed and is_static and outputs[name].ndim:
+                request.set_output_tensor(index, _tensor(self.ov, outputs[name], self.types[name]))
+            else:
+                copied.append((index, name))
+
+        def call():
+            for array, limit in zip(given, limited):
+                if array is not limit:
+                    np.clip(array, *LIMITS, out=limit)
+            request.infer(share_outputs=True)
+            for index, name in copied:
+                is_passed = index in self.passed
+                made = limited[self.passed[index]] if is_passed else self.viewed(request.get_output_tensor(index), name)
+                if made.shape != outputs[name].shape:
+                    raise ValueError(f"'{name}' has the shape {list(made.shape)}")
+                outputs[name][...] = made
+
+        return call
+
+
+def _limited(array):
+    return np.clip(array, *LIMITS) if array.dtype == np.int64 and array.size else array
 
 
 def _tensor(ov, array, type_):
-    if array.dtype == np.int64 and array.size:
-        array = np.clip(array, -(2**31), 2**31 - 1)  # OpenVINO cuts integers to 32 bits
     array = np.array(array, order="C", copy=None if array.flags.carray else True)
     if type_ == "bfloat16":
         return ov.Tensor(array, list(array.shape), ov.Type.bf16)
