@@ -88,10 +88,26 @@ def write(shape, type="float32"):
     (out / "tensors.json").write_text(json.dumps({"format": "dovetail-tensors", "version": 1, "tensors": entries}))
 """
 
+COPIES = """
+import pathlib, runpy, shutil, sys
+copy = pathlib.Path(sys.argv[3]).with_name("copy")
+shutil.copytree(sys.argv[1], copy)
+file = next(path for path in sorted(copy.glob("0/*")) if path.is_file())
+{damage}
+sys.argv[:] = [str(copy / "run.py"), *sys.argv[2:]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        pytest.param(COPIES.format(damage="file.unlink()"), "ended with 1: error: .* is missing\n", id="not copied"),
+        pytest.param(
+            COPIES.format(damage="file.write_bytes(file.read_bytes()[::-1])"),
+            "ended with 1: error: .* was changed: its digest differs\n",
+            id="copied badly",
+        ),
         pytest.param(
             "import sys; sys.exit('no such board')", "ended with 1: no such board\n  it was called as: ", id="fails"
         ),
@@ -111,7 +127,7 @@ def write(shape, type="float32"):
 )
 def test_what_a_device_does_wrong_is_said(saved, tmp_path, content, message):
     result = dovetail.load(saved)
-    result.options.update(device=script(tmp_path, content), device_timeout=2)
+    result.options.update(device=script(tmp_path, content), device_timeout=2 if "no answer" in message else 60)
     with pytest.raises(DovetailError) as error:
         result.run({"x": noise(2, 8)}, executor="device")
     assert re.search(message, f"{error.value.message}\n  {error.value.hint}", re.DOTALL)

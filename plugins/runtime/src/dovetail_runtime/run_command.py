@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="run parts of the data on the machines of a dask.distributed scheduler, which see result and data under "
-        "the same paths",
+        help="run parts of the data on the machines of a dask.distributed scheduler that have the engines, and see "
+        "result and data under the same paths",
     )
     add_executor(parser)
     add_engine_env(parser)

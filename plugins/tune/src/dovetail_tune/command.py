@@ -57,8 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--cluster",
         metavar="ADDRESS",
-        help="compile and time on the machines of a dask.distributed scheduler, as tcp://10.0.0.1:8786; they see the "
-        "model and the journal under the same paths",
+        help="compile and time on the machines of a dask.distributed scheduler, as tcp://10.0.0.1:8786, that have the "
+        "engines of --backend; they see the model and the journal under the same paths",
     )
     add_device(
         parser,
@@ -148,10 +148,12 @@ def _cluster(args: argparse.Namespace) -> AbstractContextManager[Executors | Non
     """Return a context of the cluster's executors; of None without a cluster."""
     if args.cluster is None:
         return nullcontext()
+    from dovetail_tune.candidates import needs_of
     from dovetail_tune.cluster import connect
     from dovetail_tune.tuning import distributions
 
-    return connect(args.cluster, distributions(plugins_of(args)))
+    plugins = plugins_of(args)
+    return connect(args.cluster, distributions(plugins), needs_of(plugins.registry, args.backend))
 
 
 def _tune(

@@ -101,7 +101,9 @@ def tune(
         _check_device(device, executor, measure, threads, plugins)
     deadline = budget if isinstance(budget, Deadline) else Deadline(budget)
     named = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
-    candidates = candidates_of(plugins.registry, named, tuple(threads) or ((0,) if measure == LATENCY else (0, 1)))
+    offers = executor.offers if isinstance(executor, Executors) else None
+    counts = tuple(threads) or ((0,) if measure == LATENCY else (0, 1))
+    candidates = candidates_of(plugins.registry, named, counts, offers)
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     with ExitStack() as stack:
