@@ -36,6 +36,17 @@ def test_a_device_computes_what_this_machine_computes(saved):
         np.testing.assert_array_equal(found[name], array)
 
 
+def test_the_times_of_a_device_are_those_that_its_runner_reports(saved):
+    result, feeds = dovetail.load(saved), {"x": noise(2, 8)}
+    result.options.update(device=f"{RUN} --repeat {{repeat}} --threads {{threads}}", threads=1)
+    times = result.executor("device").timed(feeds, 3)
+    assert len(times) == 3 and all(0 < seconds < 60 for seconds in times)
+    assert len(result.executor().timed(feeds, 2)) == 2  # measured here
+    result.options["device"] = RUN
+    with pytest.raises(DovetailError, match="the runner reports no times: it writes no times.json"):
+        result.executor("device").timed(feeds, 3)
+
+
 def test_verify_measures_what_the_device_gives(tmp_path, capsys):
     """A board that gives something else is seen in the comparison, and named in it."""
     model = DIGITS / "digits.onnx"
@@ -77,13 +88,37 @@ def write(shape, type="float32"):
     (out / "tensors.json").write_text(json.dumps({"format": "dovetail-tensors", "version": 1, "tensors": entries}))
 """
 
+COPIES = """
+import pathlib, runpy, shutil, sys
+copy = pathlib.Path(sys.argv[3]).with_name("copy")
+shutil.copytree(sys.argv[1], copy)
+file = next(path for path in sorted(copy.glob("0/*")) if path.is_file())
+{damage}
+sys.argv[:] = [str(copy / "run.py"), *sys.argv[2:]]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param("import sys; sys.exit('no such board')", "ended with 1.*\n  no such board", id="fails"),
-        pytest.param("import time; time.sleep(60)", "was ended after 2 s", id="hangs"),
-        pytest.param("print('done')", "gives no such outputs: .*tensors.json.*\n  done", id="writes nothing"),
+        pytest.param(COPIES.format(damage="file.unlink()"), "ended with 1: error: .* is missing\n", id="not copied"),
+        pytest.param(
+            COPIES.format(damage="file.write_bytes(file.read_bytes()[::-1])"),
+            "ended with 1: error: .* was changed: its digest differs\n",
+            id="copied badly",
+        ),
+        pytest.param(
+            "import sys; sys.exit('no such board')", "ended with 1: no such board\n  it was called as: ", id="fails"
+        ),
+        pytest.param(
+            "import time; print('booting', flush=True); time.sleep(60)",
+            "no answer within 2 s, and was ended; it last said: booting\n  --device-timeout",
+            id="hangs",
+        ),
+        pytest.param(
+            "print('done')", "gives no such outputs: .*tensors.json.*; it last said: done\n", id="writes nothing"
+        ),
         pytest.param(WRITES + "(out / 'tensors.json').write_text('{')", "gives no such outputs", id="writes garbage"),
         pytest.param(WRITES + "write([2, 9])", r"'y' has the shape \[2, 9\] in place of", id="another shape"),
         pytest.param(WRITES + "write([2, 8], 'float64')", "'y' is float64 in place of float32", id="another type"),
@@ -92,7 +127,7 @@ def write(shape, type="float32"):
 )
 def test_what_a_device_does_wrong_is_said(saved, tmp_path, content, message):
     result = dovetail.load(saved)
-    result.options.update(device=script(tmp_path, content), device_timeout=2)
+    result.options.update(device=script(tmp_path, content), device_timeout=2 if "no answer" in message else 60)
     with pytest.raises(DovetailError) as error:
         result.run({"x": noise(2, 8)}, executor="device")
     assert re.search(message, f"{error.value.message}\n  {error.value.hint}", re.DOTALL)

@@ -78,14 +78,14 @@ def program(tmp_path_factory):
 def run(program, tmp_path):
     """Run the program on an export; return the outputs, or what it says."""
 
-    def computed(shipped, feeds, types=None, options=(), **environment):
+    def computed(shipped, feeds, types=None, words=(), **environment):
         types = types or {name: "string" if a.dtype == object else str(a.dtype) for name, a in feeds.items()}
         FOLDERS.write_tensors(tmp_path / "in", feeds, types)
         libraries = {
             "DOVETAIL_ONNXRUNTIME": str(next(Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))),
             "DOVETAIL_OPENVINO": str(next(Path(openvino.__file__).parent.glob("libs/libopenvino_c.so.*"))),
         }
-        command = [program, shipped, tmp_path / "in", tmp_path / "answers", *options]
+        command = [program, shipped, tmp_path / "in", tmp_path / "answers", *words]
         variables = {**os.environ, **libraries, **environment}
         done = subprocess.run(command, capture_output=True, text=True, env=variables)
         return done.stderr if done.returncode else FOLDERS.read_tensors(tmp_path / "answers")
@@ -158,6 +158,13 @@ def test_libraries_and_providers_that_are_not_there(shipped, tmp_path, run):
     assert "it is for CUDAExecutionProvider, and this runner starts CPU" in run(tmp_path / "shipped", feeds)
 
 
+def test_the_times_of_further_runs_are_in_a_file(shipped, tmp_path, run):
+    assert "probabilities" in run(shipped, {"image": noise(1, 1, 8, 8)}, words=("--repeat", "3"))
+    times = json.loads((tmp_path / "answers" / "times.json").read_text())
+    assert (times["format"], times["version"], len(times["seconds"])) == ("dovetail-times", 1, 3)
+    assert all(0 < seconds < 60 for seconds in times["seconds"])
+
+
 def test_integers_beyond_their_range(tmp_path, run):
     """An index that the model never takes is refused before a step reads it."""
     graph = "g (int64[2] i) => (float[2,4] y) { g = Gather (w, i)  y = Relu (g) }"
@@ -203,11 +210,11 @@ def test_branches_give_the_same_in_any_order(parallel, tmp_path, run):
     dovetail.export(tmp_path / "out", tmp_path / "shipped", "c")
     feeds = {"x": noise(2, 8)}
     options = ["--parallel", parallel, "--repeat", "9"]
-    assert_same_bytes(run(tmp_path / "shipped", feeds, options=options), result.run(feeds))
+    assert_same_bytes(run(tmp_path / "shipped", feeds, words=options), result.run(feeds))
 
 
 def test_a_way_that_there_is_not(shipped, run):
-    message = run(shipped, digits()[1], options=["--parallel", "maybe"])
+    message = run(shipped, digits()[1], words=["--parallel", "maybe"])
     assert message.strip() == "error: 'maybe' is not one of auto, on, off"
 
 

@@ -40,6 +40,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=seconds, metavar="SECONDS", help="with --installed: report what was found until then"
     )
     parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="with --installed: keep what passes there, and try it again only with other versions",
+    )
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="with --installed: check on a machine of a dask.distributed scheduler that has the engines",
+    )
+    parser.add_argument(
         "--data", type=Path, metavar="FILE|FOLDER", help="inputs of the models, for options that look at data"
     )
 
@@ -63,6 +74,10 @@ def run(args: argparse.Namespace) -> int:
         return _check_installed(args)
     if args.time_limit is not None:
         raise UsageError("--time-limit is for --installed", "leave it out: files are checked in seconds")
+    if args.cluster is not None:
+        raise UsageError("--cluster is for --installed", "leave it out: files are checked here")
+    if args.resume is not None:
+        raise UsageError("--resume is for --installed", "leave it out: files are checked in seconds")
     if args.file is None:
         raise UsageError(
             "no file is named", "write: dovetail check FILE [MODEL ...], or dovetail check --installed NAME"
@@ -151,10 +166,17 @@ def _check_installed(args: argparse.Namespace) -> int:
         else:
             say(*found.lines())
 
+    if args.cluster is not None:
+        if args.resume is not None:
+            raise UsageError("--resume is of this machine, and --cluster checks on another", "leave one of them out")
+        sent = testing.check_on_worker(args.installed, args.cluster, plugins_of(args), args.time_limit)
+        report(sent)
+        return 1 if sent.problems else 0
     with testing.progress_lines() as progress:
         found = testing.check_installed(
-            args.installed, plugins_of(args), progress, time_limit=args.time_limit, interrupted=report
-        )
+            args.installed, plugins_of(args), progress, time_limit=args.time_limit, resume=args.resume,
+            interrupted=report,
+        )  # fmt: skip
     report(found)
     return 1 if found.problems else 0
 

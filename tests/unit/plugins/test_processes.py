@@ -172,3 +172,19 @@ def is_running(pid):
         return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return False
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="whether a process is there is read from /proc")
+def test_a_command_ends_with_the_process_that_runs_it(tmp_path):
+    """A worker that is killed leaves no call of a board behind."""
+    program = "import dovetail.plugin as p; p.run_command(['sh', '-c', 'echo $$ > pid.new; mv pid.new pid; sleep 100'])"
+    parent = subprocess.Popen([sys.executable, "-c", program], cwd=tmp_path)
+    while not (tmp_path / "pid").exists():
+        time.sleep(0.01)
+    command = (tmp_path / "pid").read_text().strip()
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 20
+    while is_running(command) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not is_running(command)

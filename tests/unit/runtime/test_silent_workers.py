@@ -5,10 +5,13 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 
 import onnx
 import pytest
+from dovetail import load_plugins
 from dovetail.errors import DovetailError, UsageError
+from dovetail_commands import folder_jobs, sent_tasks
 from dovetail_commands.compile_folder import compile_folder
 from dovetail_commands.sent_tasks import LostError, answers
 from dovetail_runtime.data_workers import DataWorkers, answering
+from dovetail_runtime.run_parts import run_part
 from dovetail_tune.executor_pool import ExecutorPool
 from dovetail_tune.worker_pool import WorkerSettings
 
@@ -90,10 +93,32 @@ def test_a_tuning_does_not_wait_for_ever():
         ExecutorPool(Silent(), WorkerSettings())
 
 
+def test_workers_that_are_gone_end_the_wait(monkeypatch):
+    """A board that was unplugged is no reason to wait for half an hour."""
+    monkeypatch.setattr(sent_tasks, "_LOOKS", 0.01)
+    with pytest.raises(LostError, match="the workers are gone: tcp://a"):
+        list(answers(1, lambda number: Future(), str, timeout=60, gone=lambda: "the workers are gone: tcp://a"))
+
+
 def test_the_limit_is_a_number(monkeypatch):
     monkeypatch.setenv("DOVETAIL_TASK_TIMEOUT", "soon")
     with pytest.raises(UsageError, match="DOVETAIL_TASK_TIMEOUT=soon: seconds above 0"):
         list(answers(1, lambda number: Future(), str))
+
+
+@pytest.mark.slow
+def test_a_cluster_that_lost_the_workers_ends_the_wait(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(sent_tasks, "_LOOKS", 0.1)
+    monkeypatch.setattr(folder_jobs, "_RETURNS", 0.5)
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local,
+        folder_jobs.data_machines(local.scheduler_address, load_plugins()) as found,
+    ):
+        assert found.left() == ""
+        local.scale(0)
+        with pytest.raises(LostError, match="the workers are gone: tcp://127.0.0.1"):
+            DataWorkers.on(found, ()).run(run_part, [{}], b"", None, "parts")
 
 
 @pytest.mark.slow

@@ -5,10 +5,11 @@ import numpy as np
 import onnx
 import pytest
 from dovetail.cli.main import main
-from dovetail.errors import UsageError
+from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.planning import Remark
 from dovetail.plugin.loading import load_chosen, use_file
+from dovetail_testing.kit import installed
 from dovetail_testing.kit.coverage import coverage
 from dovetail_testing.kit.differences import differences
 from dovetail_testing.kit.installed import check_installed
@@ -90,6 +91,30 @@ def test_an_engine_that_computes_something_else_is_a_problem(with_backend):
     )
     found = check_installed("acme-kit", plugins)
     assert any("Relu on acme-kit" in text or "acme-wrong" in text for text in found.problems)
+
+
+def test_what_passed_is_tried_again_only_where_something_changed(with_backend, tmp_path, monkeypatch):
+    tried, measure = [], installed.measure
+    monkeypatch.setattr(installed, "measure", lambda case, *rest: tried.append(case.name) or measure(case, *rest))
+    text, passed = HEAD + "ops: {Relu: {types: f, policy: lower}}" + TAIL, tmp_path / "passed.jsonl"
+    first = check_installed("acme-kit", with_backend(text), resume=passed)
+    assert tried and first.problems == [] and first.resumed == 0
+    tried.clear()
+    again = check_installed("acme-kit", with_backend(text), resume=passed)
+    assert not tried and (again.measured, again.resumed) == (first.measured, len(first.measured))
+    check_installed("acme-kit", with_backend(text.replace("ops:", "# a comment\nops:")), resume=passed)
+    assert tried
+    passed.write_text("a letter")
+    with pytest.raises(DovetailError, match="passed.jsonl:1: no line of conformance results"):
+        check_installed("acme-kit", with_backend(text), resume=passed)
+    assert main(["check", "acme.backend.yaml", "--resume", str(passed)]) == 2
+
+
+def test_what_did_not_run_there_is_not_kept(with_backend, tmp_path):
+    """A license that is found the next time is no other version."""
+    plugins = with_raising_emitter(with_backend, "MaxPool")
+    assert check_installed("acme-kit", plugins, resume=tmp_path / "passed.jsonl").problems
+    assert (tmp_path / "passed.jsonl").read_text() == ""
 
 
 def with_raising_emitter(with_backend, operator):

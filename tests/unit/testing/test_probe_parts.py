@@ -21,6 +21,21 @@ def test_parts_find_what_one_process_finds(tmp_path):
     assert together.rules == alone.rules
 
 
+def test_where_the_engine_is_on_workers_alone_their_outcomes_are_all_that_is_known(tmp_path):
+    state = tmp_path / "state"
+    there = probe(ENGINE, state=state, operators=("Sign",))
+    here = probe(ENGINE, state=state, operators=("Sign",), elsewhere=ENGINE)
+    assert (here.tried, here.rules, here.unfinished) == (0, there.rules, [])
+    lines = state.read_text().splitlines()
+    state.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
+    before = state.read_bytes()
+    assert probe(ENGINE, state=state, operators=("Sign",), elsewhere=ENGINE).unfinished == ["Sign"]
+    assert state.read_bytes() == before
+    state.write_text("a letter")
+    with pytest.raises(DovetailError, match="is not the state of a probe"):
+        probe(ENGINE, state=state, elsewhere=ENGINE)
+
+
 @pytest.mark.parametrize("known", ["", "head\nmine\n", "other\nmine\n"], ids=["nothing", "the same", "another engine"])
 def test_outcomes_are_added_to_those_of_an_earlier_run(known, tmp_path, monkeypatch):
     state = tmp_path / "state"

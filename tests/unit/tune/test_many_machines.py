@@ -261,12 +261,19 @@ def test_no_lock_lies_where_others_can_hold_it(tmp_path, monkeypatch):
 
 
 def test_machines_like_this_one_are_chosen_and_the_others_named():
-    workers = {name: {"resources": {"timing": 1}, "host": host} for name, host in (("a:1", "a"), ("b:1", "b"))}
-    other = {**HERE, "cpus": "9999"}
-    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": other}, HERE, workers)
-    assert chosen == ["a"] and notes == ["1 worker of another number of CPUs is left out"]
-    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": HERE}, other, workers)
-    assert chosen == ["a", "b"] and notes == []
+    able, other = ["a:1", "b:1"], {**HERE, "cpus": "9999"}
+    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": other}, HERE, able)
+    assert chosen == ["a:1"] and notes == ["1 worker of another number of CPUs is left out"]
+    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": HERE}, other, able)
+    assert chosen == able and notes == []
+    chosen, notes = cluster._like_one({"a:1": HERE, "b:1": other}, HERE, ["b:1"])  # the one that has the engine
+    assert chosen == ["b:1"]
+
+
+def test_tasks_go_to_hosts_that_workers_come_back_to_or_to_addresses_where_others_are_on_the_host():
+    workers = {f"tcp://{place}": {"host": place.partition(":")[0]} for place in ("a:1", "a:2", "b:1")}
+    assert folder_jobs.places_of(["tcp://a:1", "tcp://b:1"], workers) == ["b", "tcp://a:1"]
+    assert folder_jobs.places_of(list(workers), workers) == ["a", "b"]
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 try:
@@ -123,8 +123,10 @@ def run_command(command: str | Sequence[str], seconds: float | None = None) -> F
         command: Program and arguments; a text for a shell, which must be the user's own.
         seconds: Time limit.
 
+    It ends when this process does, for whatever reason.
+
     Raises:
-        TimeoutError: The time is over; the program and its own children were ended.
+        TimeoutError: The time is over; the program and its own children were ended. The error has its last words.
         OSError: It cannot be started.
     """
     process = subprocess.Popen(
@@ -132,23 +134,46 @@ def run_command(command: str | Sequence[str], seconds: float | None = None) -> F
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
     )  # fmt: skip
     try:
-        text, _ = process.communicate(timeout=seconds)
+        with _ended_with_this_process(process.pid):
+            text, _ = process.communicate(timeout=seconds)
     except BaseException as error:
-        _end_group(process)
+        said = _end_group(process).split("\n")
         if isinstance(error, subprocess.TimeoutExpired):
-            raise TimeoutError(f"no answer within {seconds:g} s") from None
+            words = next((f"; it last said: {line.strip()}" for line in reversed(said) if line.strip()), "")
+            raise TimeoutError(f"no answer within {seconds:g} s, and was ended{words}") from None
         raise
     return Finished(process.returncode, text)
 
 
-def _end_group(process: subprocess.Popen[str]) -> None:
-    """End a process and those that it started, which may hold its standard output open."""
+@contextlib.contextmanager
+def _ended_with_this_process(group: int) -> Iterator[None]:
+    """End a group of processes if this process ends inside of the block, as when it is killed.
+
+    A shell reads from a pipe that only this process has open for writing, and hears of its end that way.
+    """
+    if fcntl is None:  # Windows
+        yield
+        return
+    watch = subprocess.Popen(
+        ["/bin/sh", "-c", f"read _; kill -9 -{group}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        watch.kill()
+        watch.communicate()
+
+
+def _end_group(process: subprocess.Popen[str]) -> str:
+    """End a process and those that it started, which may hold its standard output open; return what it printed."""
     if hasattr(os, "killpg"):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     with contextlib.suppress(subprocess.TimeoutExpired):  # one that left the group still prints
-        process.communicate(timeout=_GRACE)
+        return process.communicate(timeout=_GRACE)[0]
+    return ""
 
 
 def child_environment(variables: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -45,6 +46,22 @@ class Executor(ABC):
     @abstractmethod
     def executed(self) -> Mapping[str, Executed]:
         """Return how every node was executed, by node name; empty if unknown."""
+
+    def timed(self, inputs: Mapping[str, object], runs: int) -> list[float]:
+        """Run the model once, and then `runs` times, and return the seconds of each of these runs.
+
+        An executor whose runs are elsewhere overrides it, and returns the times that are measured there.
+
+        Raises:
+            DovetailError: A run fails, or nothing measures it.
+        """
+        self.run(inputs)
+        found = []
+        for _ in range(runs):
+            begun = time.perf_counter()
+            self.run(inputs)
+            found.append(time.perf_counter() - begun)
+        return found
 
 
 class Runner(ABC):

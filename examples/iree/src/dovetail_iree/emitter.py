@@ -44,4 +44,4 @@ class Vmfb(Emitter):
         )  # fmt: skip
         (folder / "net.vmfb").write_bytes(made["program"])
         facts = {"bytes": len(made["program"]), "dispatches": made["dispatches"]}
-        return Artifact(("net.vmfb",), StandIn("Program", "com.iree"), facts=facts)
+        return Artifact(("net.vmfb",), StandIn(), facts=facts)

@@ -10,12 +10,12 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import load_plugins
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dovetail_commands.folder_worker import FolderJob
 
 _SECONDS = 30.0  # to reach a scheduler in
+_RETURNS = 60.0  # seconds in which a worker that ended may be started again
 _START = "start one on each machine: dask worker ADDRESS"
 
 
@@ -82,12 +83,19 @@ class Machines(NamedTuple):
         names: Their addresses.
         notes: What to say of the others.
         shared: Sends an object to all of them once, and returns an argument of tasks that stands for it.
+        ask: Calls a function with arguments on each of them, and returns the answers by their addresses; one that fails
+            answers with its exception.
+        among: Returns some of them, by their addresses.
+        left: Says why none of them is left; empty while one is.
     """
 
     executor: Executor
     names: list[str]
     notes: list[str]
     shared: Callable[[bytes], object]
+    ask: Callable[..., dict[str, object]]
+    among: Callable[[Sequence[str]], Machines]
+    left: Callable[[], str]
 
 
 @contextmanager
@@ -109,8 +117,52 @@ def data_machines(address: str, plugins: PluginSet) -> Iterator[Machines]:
         if not alike:
             why = notes[0] if notes else "it has no workers"
             raise DovetailError(f"--cluster {address}: {why}", _START)
-        executor = client.get_executor(pure=False, **({"workers": alike} if notes else {}))
-        yield Machines(executor, alike, notes, lambda model: client.scatter(model, alike, broadcast=True, hash=False))
+        yield _machines_of(client, address, alike, notes)
+
+
+def _machines_of(client: Client, address: str, names: list[str], notes: list[str]) -> Machines:
+    """Return workers of a scheduler, by their addresses."""
+    # Where all take tasks, so do those that come later.
+    known = workers_of(client)
+    places = [] if set(names) == known.keys() else places_of(names, known)
+    missing: list[float] = []  # since when none of them is there
+
+    def among(some: Sequence[str]) -> Machines:
+        return _machines_of(client, address, list(some), notes)
+
+    def ask(function: Callable[..., str], *arguments: object) -> dict[str, object]:
+        found = asked(client, address, function, *arguments)
+        return {name: answer for name, answer in found.items() if name in names}
+
+    def left() -> str:
+        there = workers_of(client).items()
+        if any(not places or {name, worker["host"]} & set(places) for name, worker in there):
+            missing.clear()
+            return ""
+        missing[:] = missing or [time.monotonic()]
+        named = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} others"
+        return f"the workers are gone: {named}" if time.monotonic() - missing[0] > _RETURNS else ""
+
+    executor = client.get_executor(pure=False, **({"workers": places} if places else {}))
+    return Machines(
+        executor, names, notes, lambda model: client.scatter(model, names, broadcast=True, hash=False), ask, among, left
+    )
+
+
+def workers_of(client: Client) -> Mapping[str, Mapping[str, Any]]:
+    """Return what the scheduler knows of its workers, by their addresses."""
+    found: Mapping[str, Mapping[str, Any]] = client.scheduler_info(n_workers=-1)["workers"]
+    return found
+
+
+def places_of(names: Collection[str], workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return where tasks of some workers may run: a host if all of its workers are among them, or else an address.
+
+    A worker that is started again has another port, and the same host.
+    """
+    others = {str(worker["host"]) for name, worker in workers.items() if name not in names}
+    hosts = {name: str(workers[name]["host"]) for name in names if name in workers}
+    return sorted({name if host in others else host for name, host in hosts.items()})
 
 
 def asked(client: Client, address: str, function: Callable[..., str], *arguments: object) -> dict[str, object]:

@@ -10,6 +10,7 @@ import contextlib
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ T = TypeVar("T")
 
 _ATTEMPTS = 4  # of a task whose machine is lost
 _SILENCES = 2  # after which what runs is given up
+_LOOKS = 5.0  # seconds after which it is asked whether machines are left
 _VARIABLE = "DOVETAIL_TASK_TIMEOUT"
 _SECONDS = 1800.0  # without any answer, if that variable does not say another limit
 _WAY_OUT = "look at the workers, or do it without them; what is done stays done"
@@ -93,6 +95,7 @@ def answers(
     timeout: float | None = None,
     *,
     left: Callable[[], float] = lambda: math.inf,
+    gone: Callable[[], str] = lambda: "",
     resent: Callable[[BaseException], None] = lambda _: None,
     way_out: str = _WAY_OUT,
 ) -> Iterator[tuple[int, T]]:
@@ -106,11 +109,13 @@ def answers(
             is an error.
         timeout: Seconds without any answer after which what runs is sent again; by default `task_timeout`.
         left: Returns the seconds until the answers come too late.
+        gone: Says why no machine is left that could answer, asked every few seconds; empty while there is one.
         resent: Told why a task is sent again.
         way_out: The hint of errors.
 
     Raises:
-        LostError: The executor takes no task, or, from the iterator, stops, or no machine finishes a task.
+        LostError: The executor takes no task, or, from the iterator, stops, no machine finishes a task, or none is
+            left.
         DovetailError: From the iterator: a task fails.
         TimeoutError: From the iterator: no time is left.
     """
@@ -128,12 +133,22 @@ def answers(
             raise LostError(f"no machine finishes a task: {why}", way_out) from cause
         return give_up(one, why)
 
+    def finished_within(limit: float) -> set[Future[str]]:
+        until = time.monotonic() + limit
+        while True:
+            seconds = max(until - time.monotonic(), 0.0)
+            finished = wait(running, min(seconds, _LOOKS), FIRST_COMPLETED).done
+            if finished or seconds <= _LOOKS:
+                return finished
+            if why := gone():
+                raise LostError(why, way_out)
+
     def received() -> Iterator[tuple[int, T]]:
         silences = 0
         try:
             while waiting:
                 limit = min(timeout, max(left(), 0.0))
-                finished = wait(running, None if math.isinf(limit) else limit, FIRST_COMPLETED).done
+                finished = finished_within(limit)
                 if not finished and limit < timeout:
                     raise TimeoutError
                 silences = 0 if finished else silences + 1

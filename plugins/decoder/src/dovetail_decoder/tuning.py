@@ -259,6 +259,7 @@ def tune_folder(
     budget: float | str | None = None,
     journal: str | Path | None = None,
     cluster: str | None = None,
+    device: str | None = None,
     plot: object = None,
     progress: Callable[[str, int, int], None] | None = None,
     **goals: float | str | None,
@@ -271,8 +272,9 @@ def tune_folder(
     """
     from dovetail_tune.deadline import Deadline
 
-    if cluster or plot:
-        raise UsageError(f"--{'cluster' if cluster else 'plot'} is for single models", "leave it out")
+    for option, given in (("cluster", cluster), ("device", device), ("plot", plot)):
+        if given:
+            raise UsageError(f"--{option} is for single models", "leave it out")
     asked = {name: value for name, value in goals.items() if value is not None}
     if extra := next((name for name in asked if name not in _GOALS), None):
         option = f"--{extra.replace('_', '-')}"

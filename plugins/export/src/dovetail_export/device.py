@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import threading
 from collections.abc import Mapping
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, cast
 from dovetail.errors import DovetailError
 from dovetail.ir import dtype_of, name_of
 from dovetail.plugin import CompiledModel, Executed, Executor, TemporaryFolder, run_command
+from dovetail.text import printable
+from dovetail_onnx.files.parsing import Malformed, parse_json
+from dovetail_onnx.files.reading import UnreadableInput, read_input
 from dovetail_runtime.feeds import DeclaredInputs, declared
 
 from dovetail_export.exporting import export
@@ -23,6 +27,8 @@ _PLACES = ("{folder}", "{inputs}", "{outputs}")
 _TIMEOUT = 600.0  # seconds
 _LAST_WORDS = 400  # characters
 _EXAMPLE = "ssh board /opt/run {folder} {inputs} {outputs}"
+_TIMES = "times.json"
+_TIMED = "write '--repeat {repeat}' where the command calls run.py or dovetail_run"
 
 
 class Device(Executor):
@@ -30,8 +36,8 @@ class Device(Executor):
 
     The result is exported once, with `run.py`; every run writes a folder of tensors, calls the command, and reads
     another one (`docs/reference/exported.md`). The command is run without a shell, and is the user's: it is never read
-    from a model or a result. Options of the result: `device`, the command, and `device_timeout`, the most seconds of a
-    run, 600 by default.
+    from a model or a result. Options of the result: `device`, the command, `device_timeout`, the most seconds of a
+    call, 600 by default, and `threads`, for which the command may have a place.
 
     Args:
         compiled: A result, saved as it is.
@@ -47,6 +53,7 @@ class Device(Executor):
         if missing := [place for place in _PLACES if not any(place in word for word in self._command)]:
             raise DovetailError(f"the command for the device has no {missing[0]}", f"for example '{_EXAMPLE}'")
         self._timeout = float(cast("float", compiled.options.get("device_timeout") or _TIMEOUT))
+        self._threads = str(compiled.options.get("threads") or 0)
         self._inputs = DeclaredInputs(compiled.model.graph)
         self._outputs = {name_of(value): declared(value) for value in compiled.model.graph.outputs}
         self._narrow = {
@@ -65,6 +72,18 @@ class Device(Executor):
             DovetailError: The result cannot be exported; an input does not fit; the command cannot be run, fails, takes
                 too long, or does not write the outputs as they are declared. The error has its last words.
         """
+        return self._run(inputs, 0)[0]
+
+    def timed(self, inputs: Mapping[str, object], runs: int) -> list[float]:
+        """Return the seconds of runs, as the program on the device measures them: without starting and copying.
+
+        Raises:
+            DovetailError: See `run`; or the program writes no times.
+        """
+        return self._run(inputs, runs)[1]
+
+    def _run(self, inputs: Mapping[str, object], repeat: int) -> tuple[dict[str, np.ndarray], list[float]]:
+        """Return the outputs, and the seconds of so many further runs."""
         given, shipped = self._inputs.checked(inputs), self._folder.path / "shipped"
         with self._exporting:
             if self._types is None:
@@ -73,17 +92,21 @@ class Device(Executor):
         with TemporaryFolder("tensors") as place:
             write_tensors(place / "inputs", {name: _bits(array) for name, array in given.items()}, self._types)
             values = {
-                "{folder}": shipped,
-                "{inputs}": place / "inputs",
-                "{outputs}": place / "outputs",
+                "{folder}": str(shipped),
+                "{inputs}": str(place / "inputs"),
+                "{outputs}": str(place / "outputs"),
+                "{repeat}": str(repeat),
+                "{threads}": self._threads,
             }
             said = self._called([_filled(word, values) for word in self._command])
             try:
-                outputs = read_tensors(place / "outputs")
-                return {name: self._checked(name, outputs) for name in self._outputs}
+                written = read_tensors(place / "outputs")
+                outputs = {name: self._checked(name, written) for name in self._outputs}
             except (OSError, ValueError) as error:
-                problem = f"the device gives no such outputs: {error}"
-                raise DovetailError(problem, said or "the command writes tensors.json into {outputs}") from None
+                words = f"; it last said: {said}" if said else ""
+                problem = f"the device gives no such outputs: {error}{words}"
+                raise DovetailError(problem, "the command writes tensors.json into {outputs}") from None
+            return outputs, _times_in(place / "outputs" / _TIMES, repeat) if repeat else []
 
     def executed(self) -> dict[str, Executed]:
         """Return nothing: how the device computes is not known here."""
@@ -93,15 +116,15 @@ class Device(Executor):
         """Run the command, and return its last words."""
         try:
             done = run_command(command, self._timeout)
-        except TimeoutError:
-            problem = f"the command for the device was ended after {self._timeout:g} s: {shlex.join(command)}"
-            raise DovetailError(problem, "the option device_timeout allows more seconds") from None
+        except TimeoutError as error:
+            way = "--device-timeout SECONDS (the option device_timeout) allows more"
+            raise DovetailError(f"the command for the device gave {printable(str(error))}", way) from None
         except OSError as error:
             raise DovetailError(f"the command for the device cannot be run: {error}", f"'{_EXAMPLE}'") from None
-        said = done.text.strip()[-_LAST_WORDS:]
+        said = printable(" ".join(done.text.split())[-_LAST_WORDS:])
         if done.code:
-            problem = f"the command for the device ended with {done.code}: {shlex.join(command)}"
-            raise DovetailError(problem, said)
+            problem = f"the command for the device ended with {done.code}{': ' if said else ''}{said}"
+            raise DovetailError(problem, f"it was called as: {shlex.join(command)}")
         return said
 
     def _checked(self, name: str, outputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -122,12 +145,35 @@ class Device(Executor):
         return array
 
 
+def _times_in(path: Path, most: int) -> list[float]:
+    """Return the seconds of runs that the program on the device wrote, at most so many.
+
+    Raises:
+        DovetailError: It wrote none, or something else.
+    """
+    if not path.exists():
+        raise DovetailError(f"the runner reports no times: it writes no {_TIMES} into {{outputs}}", _TIMED)
+    try:
+        found = parse_json(read_input(path))
+        seconds = found["seconds"] if isinstance(found, dict) and found.get("format") == "dovetail-times" else None
+    except (Malformed, UnreadableInput, KeyError) as error:
+        raise DovetailError(f"the runner reports no times: {_TIMES}: {error}", _TIMED) from None
+    if not isinstance(seconds, list) or not seconds or not all(map(_is_time, seconds)):
+        problem = f"the runner reports no times: {_TIMES} does not list the seconds of runs"
+        raise DovetailError(problem, 'it holds {"format": "dovetail-times", "version": 1, "seconds": [0.012, ...]}')
+    return [float(second) for second in seconds[:most]]
+
+
+def _is_time(given: object) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool) and 0 < given < math.inf
+
+
 def _bits(array: np.ndarray) -> np.ndarray:
     """Return an array of a type that NumPy lacks as unsigned integers."""
     return array if array.dtype.isbuiltin == 1 else array.view(f"u{array.itemsize}")
 
 
-def _filled(word: str, values: Mapping[str, Path]) -> str:
-    for place, path in values.items():
-        word = word.replace(place, str(path))
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    for place, text in values.items():
+        word = word.replace(place, text)
     return word

@@ -11,18 +11,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, UsageError
+from dovetail.plugin import load_plugins
 from dovetail_onnx.native_runtime import keeping_freed_memory
 
 if TYPE_CHECKING:
     from dovetail.ir import Model
     from dovetail.passes import Progress
-    from dovetail.plugin import PluginSet
+    from dovetail.plugin import CompiledModel, PluginSet, Registry
+    from dovetail_commands.folder_jobs import Machines
 
     from dovetail_runtime.data.file_items import FileItems
+    from dovetail_runtime.worker_engines import Needs
 
 _PARTS = 8
 _PARTS_EACH = 2  # of each machine of a cluster
@@ -38,20 +41,69 @@ class DataWorkers:
         parts: How many parts the data is divided into, at most.
         blocked: Names of plugins to leave out.
         shared: Sends a model to all of them once, and returns an argument of tasks that stands for it.
+        machines: The machines of a cluster; None if nothing is known about them.
+        elsewhere: The engines that these machines have, and this one does not, in words; empty if there are none.
     """
 
     executor: Executor
     parts: int = _PARTS
     blocked: tuple[str, ...] = ()
     shared: Callable[[bytes], object] = lambda model: model
+    machines: Machines | None = None
+    elsewhere: str = ""
+
+    @classmethod
+    def on(cls, machines: Machines, blocked: tuple[str, ...]) -> DataWorkers:
+        """Return the workers of a cluster."""
+        parts = _PARTS_EACH * len(machines.names)
+        return cls(machines.executor, parts, blocked, machines.shared, machines)
+
+    def that_run(self, compiled: CompiledModel) -> DataWorkers:
+        """Return those that have the engines of a result; see `having`."""
+        from dovetail_runtime.worker_engines import may_have_stand_ins, needs_of
+
+        if self.machines is None:
+            return self
+        registry = compiled.registry or load_plugins(block=self.blocked).registry
+        return self.having(needs_of(compiled), registry, may_have_stand_ins(compiled))
+
+    def having(self, needs: Needs, registry: Registry, has_stand_ins: bool = False) -> DataWorkers:
+        """Return those that have engines; all of them where nothing is known about the machines.
+
+        Args:
+            needs: The engines of each backend, in its order of preference.
+            registry: The registry of this machine.
+            has_stand_ins: Whether engines of the host run what is of a backend without any engine.
+
+        Raises:
+            NoEngineError: No worker has them.
+        """
+        from dovetail_runtime.worker_engines import (
+            chosen_workers,
+            engines_of_worker,
+            engines_on_this_machine,
+            offers_in,
+        )
+
+        if self.machines is None or not needs:
+            return self
+        answers = self.machines.ask(engines_of_worker, self.blocked)
+        offered = {name: offers_in(answer) for name, answer in answers.items()}
+        chosen = chosen_workers(offered, engines_on_this_machine(registry), needs, has_stand_ins)
+        elsewhere = "" if chosen.is_here else ", ".join(chosen.engines.values())
+        machines = self.machines if set(chosen.workers) == offered.keys() else self.machines.among(chosen.workers)
+        return replace(DataWorkers.on(machines, self.blocked), elsewhere=elsewhere)
 
     def divided(self, model: Model, data: object) -> list[FileItems]:
-        """Return the parts of data in files; empty if it cannot be divided, or there is only one file."""
+        """Return the parts of data in files.
+
+        Empty if it cannot be divided, or there is only one file, unless this machine lacks the engines.
+        """
         from dovetail_runtime.data.file_items import file_items  # every compilation asks for workers
 
         items = file_items(model, data)
         parts = items.divided(self.parts) if items is not None else []
-        return parts if len(parts) > 1 else []
+        return parts if len(parts) > 1 or self.elsewhere else []
 
     def run(
         self,
@@ -80,8 +132,9 @@ class DataWorkers:
         given: Any = self.shared(model)
         found: dict[int, Any] = {}
         for number, answer in answers(
-            len(texts), lambda number: self.executor.submit(work, texts[number], given), _answer
-        ):
+            len(texts), lambda number: self.executor.submit(work, texts[number], given), _answer,
+            gone=self.machines.left if self.machines is not None else lambda: "",
+        ):  # fmt: skip
             found[number] = answer
             if progress is not None:
                 progress(what, len(found), len(tasks))
@@ -101,7 +154,7 @@ def _answer(text: object) -> Any:
         return answer_in(text)["answer"]
     except (ValueError, KeyError, TypeError) as error:
         why = f"a worker gives an answer that is not valid: {error!r}"
-    raise DovetailError(why, "compile without a cluster")
+    raise DovetailError(why, "do it without a cluster")
 
 
 def answering(work: Callable[[], Any]) -> str:
@@ -143,8 +196,7 @@ def workers_of(given: object, plugins: PluginSet) -> Iterator[tuple[DataWorkers 
         from dovetail_commands.folder_jobs import data_machines
 
         with data_machines(given, plugins) as found:
-            parts = _PARTS_EACH * len(found.names)
-            yield DataWorkers(found.executor, parts, blocked, found.shared), found.notes
+            yield DataWorkers.on(found, blocked), found.notes
     elif given is None or isinstance(given, DataWorkers):
         yield given, []
     elif isinstance(given, Executor):

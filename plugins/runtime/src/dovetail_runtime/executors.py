@@ -61,6 +61,15 @@ class GuardedExecutor:
             raise DovetailError(f"{self._who} gives no output '{lacking[0]}'", "`run` returns every output by its name")
         return {name: given[name] for name in self._outputs}
 
+    def timed(self, inputs: Mapping[str, object], runs: int) -> list[float]:
+        """Return the seconds of runs; see `dovetail.plugin.Executor`.
+
+        Raises:
+            DovetailError: The executor fails, or gives no times.
+        """
+        with calling(self._who):
+            return list(map(float, self._executor.timed(inputs, runs)))
+
     def executed(self) -> dict[str, Executed]:
         """Return how every node was executed, by node name."""
         with calling(self._who):

@@ -15,7 +15,7 @@ from dovetail_runtime.processor import cpu_facts
 
 _WHAT = {
     "machine": "another machine", "processor": "another processor", "cpus": "another number of CPUs",
-    "versions": "other versions of what computes",
+    "versions": "other versions of what computes", "device": "another device",
 }  # fmt: skip
 _CPU_KEYS = ("model name", "flags", "Features", "CPU part")
 

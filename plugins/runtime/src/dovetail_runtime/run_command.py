@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cluster",
         metavar="ADDRESS",
-        help="run parts of the data on the machines of a dask.distributed scheduler, which see result and data under "
-        "the same paths",
+        help="run parts of the data on the machines of a dask.distributed scheduler that have the engines, and see "
+        "result and data under the same paths",
     )
     add_executor(parser)
     add_engine_env(parser)
@@ -50,10 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_executor(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that say what runs a result."""
     parser.add_argument("--executor", default="", metavar="NAME", help="what runs it, instead of region by region")
+    add_device(parser, "run it elsewhere: 'ssh board /opt/run {folder} {inputs} {outputs}' (dovetail-export)")
+
+
+def add_device(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the arguments that name a device by a command.
+
+    Args:
+        parser: The parser.
+        text: What the command is for.
+    """
+    from dovetail_schemas.check_command import seconds  # the help lists this command
+
+    parser.add_argument("--device", metavar="COMMAND", help=text)
     parser.add_argument(
-        "--device",
-        metavar="COMMAND",
-        help="run it elsewhere: 'ssh board /opt/run {folder} {inputs} {outputs}' (dovetail-export)",
+        "--device-timeout",
+        type=seconds,
+        metavar="SECONDS",
+        help="with --device: end a call of the command that takes longer (default: 600)",
     )
 
 
@@ -63,12 +77,27 @@ def executor_of(args: argparse.Namespace, compiled: CompiledModel) -> str:
     Raises:
         UsageError: Two are named, or machines of a cluster as well.
     """
+    check_device(args)
     if args.device is None:
         return str(args.executor)
-    if args.executor or args.cluster:
-        raise UsageError("--device says what runs the result", "leave out --executor and --cluster")
+    if args.executor:
+        raise UsageError("--device says what runs the result", "leave out --executor")
     compiled.options["device"] = args.device
+    if args.device_timeout is not None:
+        compiled.options["device_timeout"] = args.device_timeout
     return "device"
+
+
+def check_device(args: argparse.Namespace) -> None:
+    """Check the arguments of `add_device` next to those of a cluster.
+
+    Raises:
+        UsageError: They exclude each other.
+    """
+    if args.device is None and args.device_timeout is not None:
+        raise UsageError("--device-timeout is for --device", "leave it out, or name the command of a device")
+    if args.device is not None and args.cluster:
+        raise UsageError("--device says what runs the result", "leave out --cluster")
 
 
 def run(args: argparse.Namespace) -> int:

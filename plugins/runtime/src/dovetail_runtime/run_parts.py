@@ -31,7 +31,7 @@ def run_in_parts(
     executor: str = "",
     progress: Progress | None = None,
 ) -> dict[str, np.ndarray]:
-    """Compute all outputs for all arrays of data; see `CompiledModel.run_on`.
+    """Compute all outputs for all arrays of data; see `CompiledModel.run_on`. Workers with the result's engines do it.
 
     Args:
         workers: The processes.
@@ -42,13 +42,16 @@ def run_in_parts(
         progress: Called with (what, done, total).
 
     Raises:
-        DovetailError: The data is not in several files or does not fit, or no machine finishes a part.
+        DovetailError: The data is not in several files or does not fit, no worker has the engines, or no machine
+            finishes a part.
     """
     from dovetail_runtime.runner import joined_batches
 
+    workers = workers if executor else workers.that_run(compiled)
     parts = workers.divided(compiled.model, data)
     if not parts:
-        raise DovetailError("the data is not in several files, which other machines could read", "run it here")
+        way = "give a file or folder that the workers see" if workers.elsewhere else "run it here"
+        raise DovetailError("the data is not in several files, which other machines could read", way)
     about = {"result": str(folder.absolute()), "executor": executor, "options": dict(compiled.options)}
     tasks = [{**about, "data": part.as_dict()} for part in parts]
     answers = workers.run(run_part, tasks, b"", progress, "run, parts")

@@ -48,6 +48,7 @@ _PUBLIC = {
     "Report": "dovetail_testing.report",
     "Verdict": "dovetail_testing.verdicts",
     "check_installed": "dovetail_testing.kit.installed",
+    "check_on_worker": "dovetail_testing.kit.sent_check",
     "coverage": "dovetail_testing.kit.coverage",
     "cases": "dovetail_testing.suites",
     "double_run": "dovetail_testing.report",

@@ -152,5 +152,6 @@ def fingerprint(choice: BackendChoice, plugins: PluginSet, options: Mapping[str,
 
 def _not_ours(path: Path, number: int, problem: str) -> DovetailError:
     return DovetailError(
-        f"{path}:{number}: no line of conformance results: {problem}", "name a file that --dovetail-resume made"
+        f"{path}:{number}: no line of conformance results: {problem}",
+        "name a file that --dovetail-resume or --resume made",
     )

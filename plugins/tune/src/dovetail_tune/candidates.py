@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail.errors import DovetailError, UsageError
 from dovetail.passes import BackendChoice
 from dovetail.planning import HOST
-from dovetail.plugin.loading import load_chosen, make_engine
+from dovetail.plugin.loading import load_chosen
+from dovetail_runtime.worker_engines import engines_on_this_machine
 
 if TYPE_CHECKING:
     from dovetail.plugin import Backend, Registry
@@ -104,9 +105,12 @@ class CandidateSet:
 
 
 def candidates_of(
-    registry: Registry, backends: Sequence[str | BackendChoice] = (), threads: Sequence[int] = (0,)
+    registry: Registry,
+    backends: Sequence[str | BackendChoice] = (),
+    threads: Sequence[int] = (0,),
+    offers: Mapping[str, str] | None = None,
 ) -> CandidateSet:
-    """Return the candidates of every backend that runs here, or of `backends` alone.
+    """Return the candidates of every backend that runs where candidates are tried, or of `backends` alone.
 
     A backend competes with its default options, with everything high, with every other value of one option at a time,
     and with all values of options that interact by its file, unless that changes nothing. A backend that is named with
@@ -116,6 +120,8 @@ def candidates_of(
         registry: The registry with the installed backends.
         backends: Names of backends, with options or without; all installed ones if empty.
         threads: Thread counts to try; 0 for the engine's own choice.
+        offers: Why engines are not available on the machines that try candidates, by name, empty for those that are;
+            None for this machine.
 
     Raises:
         UsageError: A thread count is negative, or a backend that is named does not exist.
@@ -132,13 +138,14 @@ def candidates_of(
             continue
         try:
             backend = load_chosen(registry, choice)
-            why = why_not_here(backend, host, registry)
+            why = why_not_tried(backend, host, engines_on_this_machine(registry) if offers is None else offers)
         except DovetailError as error:
             if backends:
                 raise
             why = error.message
         if why and backends:
-            raise DovetailError(f"backend '{choice}' cannot run here: {why}", "`dovetail backends` lists what can")
+            where = "here" if offers is None else "on the workers"
+            raise DovetailError(f"backend '{choice}' cannot run {where}: {why}", "`dovetail backends` lists what can")
         if why:
             absent[choice.name] = why
         else:
@@ -196,23 +203,36 @@ def combinations_of(
     return list(combined.values())
 
 
-def why_not_here(backend: Backend, host: Backend, registry: Registry) -> str:
-    """Return why a backend does not compete on this machine; empty if it does.
+def why_not_tried(backend: Backend, host: Backend, offers: Mapping[str, str]) -> str:
+    """Return why a backend does not compete on a machine; empty if it does.
+
+    Args:
+        backend: The backend.
+        host: The host.
+        offers: See `candidates_of`.
+    """
+    engines = own_engines(backend, host)
+    if any(offers.get(name) == "" for name in engines):
+        return ""
+    reasons = [f"{name}: {offers.get(name, 'it is not installed')}" for name in engines]
+    return "; ".join(reasons) or f"no engine here runs on the device '{backend.device}'"
+
+
+def own_engines(backend: Backend, host: Backend) -> tuple[str, ...]:
+    """Return the engines of a backend whose times are those of its device.
 
     An engine of the host that stands in for another device checks results, and says nothing about that device's speed.
     """
-    reasons = []
-    for name in backend.engines:
-        if backend.device != host.device and name in host.engines:
-            continue
-        try:
-            ok, why = make_engine(registry, name).available()
-        except (DovetailError, ImportError) as error:
-            ok, why = False, str(error)
-        if ok:
-            return ""
-        reasons.append(f"{name}: {why}")
-    return "; ".join(reasons) or f"no engine here runs on the device '{backend.device}'"
+    stand_ins = host.engines if backend.device != host.device else ()
+    return tuple(name for name in backend.engines if name not in stand_ins)
+
+
+def needs_of(registry: Registry, backends: Sequence[str | BackendChoice]) -> dict[str, tuple[str, ...]]:
+    """Return the engines of backends that are named, by backend; of those without any, candidates say why."""
+    host = load_chosen(registry, BackendChoice(HOST))
+    choices = [choice for choice in map(BackendChoice.parse, backends) if choice.name in registry.backend]
+    found = {choice.name: own_engines(load_chosen(registry, choice), host) for choice in choices}
+    return {name: engines for name, engines in found.items() if engines and name != HOST}
 
 
 _ANY = "any"

@@ -25,6 +25,8 @@ DATA = (".npz", ".npy", ".pb", "")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
+    from dovetail_runtime.run_command import add_device  # the help lists this command
+
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL|FOLDER", help="a model, or a folder of ONNX models for one table")
     add(
@@ -55,8 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--cluster",
         metavar="ADDRESS",
-        help="compile and time on the machines of a dask.distributed scheduler, as tcp://10.0.0.1:8786; they see the "
-        "model and the journal under the same paths",
+        help="compile and time on the machines of a dask.distributed scheduler, as tcp://10.0.0.1:8786, that have the "
+        "engines of --backend; they see the model and the journal under the same paths",
+    )
+    add_device(
+        parser,
+        "run and time results elsewhere: 'ssh board /opt/run {folder} {inputs} {outputs} --repeat {repeat}' "
+        "(dovetail-export)",
     )
     add("--plot", type=output, metavar="FRONT.svg", help="plot time and noise; for a folder of models, a folder")
     add("-o", "--output", type=output, metavar="OUT", help="folder for the fastest result within the goal")
@@ -76,6 +83,9 @@ class _Job:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    from dovetail_runtime.run_command import check_device
+
+    check_device(args)
     goals = goals_of(args) if args.data is not None or not args.model.is_dir() else goals_of(args, data_later=True)
     existing(args.model)
     from dovetail_commands.progress import Progress
@@ -118,7 +128,7 @@ def _run_as_one(args: argparse.Namespace, goals: dict[str, Any]) -> int | None:
         tuned = tuned_folder(
             args.model, plugins_of(args), args.output, backends=args.backend, data=args.data, **goals,
             measure=args.measure, threads=args.threads, budget=args.budget, cluster=args.cluster, plot=args.plot,
-            journal=args.journal or _beside(args.output), progress=progress,
+            device=args.device, journal=args.journal or _beside(args.output), progress=progress,
         )  # fmt: skip
         if tuned is None:
             return None
@@ -138,10 +148,12 @@ def _cluster(args: argparse.Namespace) -> AbstractContextManager[Executors | Non
     """Return a context of the cluster's executors; of None without a cluster."""
     if args.cluster is None:
         return nullcontext()
+    from dovetail_tune.candidates import needs_of
     from dovetail_tune.cluster import connect
     from dovetail_tune.tuning import distributions
 
-    return connect(args.cluster, distributions(plugins_of(args)))
+    plugins = plugins_of(args)
+    return connect(args.cluster, distributions(plugins), needs_of(plugins.registry, args.backend))
 
 
 def _tune(
@@ -162,7 +174,8 @@ def _tune(
 
     tuned = tune(
         job.model, args.backend, data=job.data, **goals, measure=args.measure, threads=args.threads, mixed=args.mixed,
-        budget=deadline, journal=job.journal, executor=executor, plugins=plugins_of(args), progress=progress,
+        budget=deadline, journal=job.journal, executor=executor, device=args.device or "",
+        device_timeout=args.device_timeout or 0.0, plugins=plugins_of(args), progress=progress,
     )  # fmt: skip
     if job.output and tuned.winner is not None:
         tuned.save(job.output)

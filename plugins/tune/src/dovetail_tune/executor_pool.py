@@ -31,11 +31,13 @@ class Executors:
         preparing: Prepares candidates, beside each other.
         timing: Runs timings; a lock on each machine keeps everything else of a tuning away meanwhile.
         notes: What is to be said about the machines, as sentences.
+        offers: Why engines are not available on them, by name, empty for those that are; None if nobody asked them.
     """
 
     preparing: Executor
     timing: Executor
     notes: tuple[str, ...] = ()
+    offers: Mapping[str, str] | None = None
 
 
 class _OtherMachine(Exception):

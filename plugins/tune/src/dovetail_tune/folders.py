@@ -71,7 +71,7 @@ class TunableKind(FolderKind):
         Args:
             folder: The folder.
             plugins: The plugins to use.
-            request: The keywords of `dovetail.tune`, and `cluster` and `plot` of the command.
+            request: The keywords of `dovetail.tune`, and `cluster`, `device` and `plot` of the command.
 
         Raises:
             UsageError: A keyword makes no sense for a folder.

@@ -67,9 +67,12 @@ class LastRace:
         result, active, lasts = raced.result, list(finalists), 0.0
         for number in range(_MEASUREMENTS):
             begun = self._runner.deadline.elapsed
-            if not active or self._runner.deadline.remaining < lasts:
+            if not active or self._runner.deadline.remaining < lasts or self._runner.pool.gone:
                 break
-            result.add(self._measured(active, number, raced.memory))
+            measured = self._measured(active, number, raced.memory)
+            if self._runner.pool.gone:
+                break
+            result.add(measured)
             lasts = self._runner.deadline.elapsed - begun
             active = [t for t in active if t.candidate.name in result.turns]
             if self._runner.deadline.is_over and (result.failed or not active):
@@ -80,7 +83,7 @@ class LastRace:
             active = _left(active, result)
             if self._runner.deadline.is_over or len(active) == 1:
                 break
-        if result.turns:
+        if result.turns and not self._runner.pool.gone:
             self._runner.journal.record("race", names, **result.as_dict(), memory=raced.memory)
         return raced
 
@@ -129,7 +132,8 @@ class LastRace:
             hint = "start again with the same --journal FOLDER, when the machines have less to do"
             raise DovetailError(f"the last race was not measured within {limit:.0f} s", hint) from None
         for name, found in answer.found.items():
-            memory[name] = max(found["bytes"], memory.get(name, 0))
+            if found["bytes"]:
+                memory[name] = max(found["bytes"], memory.get(name, 0))
         answer.race.failed |= answer.failed
         return answer.race
 

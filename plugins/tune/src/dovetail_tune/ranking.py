@@ -59,12 +59,14 @@ class Ranking:
         if self.winner is None:
             return
         if not self.judged and not self.too_few:
-            self.too_few = "no time was left to judge the result on samples that no candidate saw"
+            lacking = "no device was left" if self._runner.pool.gone else "no time was left"
+            self.too_few = f"{lacking} to judge the result on samples that no candidate saw"
         self.winner.remark = f"the fastest {'that does not miss' if self.too_few else 'within'} the goal"
         if self.winner in raced:
             self.notes += doubts_of(self.winner, [e for e in raced if e.meets], self._race)
         else:
-            self.notes.append("the time was up before the last race, so that the quick comparisons decide")
+            why = "the device was gone" if self._runner.pool.gone else "the time was up"
+            self.notes.append(f"{why} before the last race, so that the quick comparisons decide")
 
     def _entry(self, trial: CandidateTrial, base: float | None, memory: Mapping[str, int]) -> TunedCandidate:
         """Return the row of a trial, whose time is that of the last race, or by the quick comparison.

@@ -120,7 +120,7 @@ class TrialRunner:
             return None
         known = self.journal.find("judgment", candidate.name)
         if known is None:
-            if self.deadline.remaining < self.loading_seconds:
+            if self.deadline.remaining < self.loading_seconds or self.pool.gone:
                 return None
             job = {**self.job("judge", candidate), "judge": as_plain(self.data.judge)}
             try:
@@ -128,7 +128,7 @@ class TrialRunner:
             except TimeoutError:
                 return None
             if answer.failed:
-                if self.deadline.is_over:
+                if self.deadline.is_over or self.pool.gone:
                     return None
                 raise EngineError(answer.failed[""])
             known = self.journal.record("judgment", candidate.name, **answer.found[""])
@@ -149,8 +149,8 @@ class TrialRunner:
         """Submit the compilation of a candidate, unless it was tried before, or no time is left."""
         if (known := self._recalled(candidate)) is not None:
             return known
-        if self.deadline.is_over:
-            return CandidateTrial(candidate, NOT_TRIED, "not tried: the time was up")
+        if self.deadline.is_over or self.pool.gone:
+            return CandidateTrial(candidate, NOT_TRIED, f"not tried: {self.pool.gone or 'the time was up'}")
         known_digests = [digest for digest, threads in self.digests if threads == candidate.threads]
         deadline = self.deadline
         if self.pool.at_once == 1 and candidate != self.baseline:
@@ -212,7 +212,8 @@ class TrialRunner:
         name = trial.candidate.name
         try:
             answer = timing()
-            if "" in answer.failed and name not in answer.failed and not self.deadline.is_over:
+            is_over = self.deadline.is_over or self.pool.gone
+            if "" in answer.failed and name not in answer.failed and not is_over:
                 # That the baseline's process ended says nothing about this candidate.
                 answer = self._timing(trial.candidate)()
         except TimeoutError:
@@ -224,7 +225,9 @@ class TrialRunner:
         return self._recorded(trial)
 
     def _without_result(self, candidate: Candidate, why: str, deadline: Deadline) -> CandidateTrial:
-        """Record that a candidate failed, unless that may be for lack of time, of which no journal speaks."""
+        """Record that a candidate failed, unless that may be for lack of time or workers: no journal speaks of it."""
+        if self.pool.gone:
+            return CandidateTrial(candidate, NOT_TRIED, f"not tried to the end: {why}")
         if self.deadline.is_over:
             return CandidateTrial(candidate, NOT_TRIED, _TIME_UP)
         if deadline.is_over:

@@ -84,11 +84,13 @@ class Tuner:
     def _try(self, proposed: Iterator[Candidate]) -> None:
         """Try what is proposed, as many candidates together as the pool takes.
 
-        Once the time is up, those that compete anyway are still listed as not tried; others may have no end.
+        Once the time is up, or no worker is left, those that compete anyway are still listed as not tried; others may
+        have no end.
         """
         competing = frozenset(self._candidates.found)
         while batch := list(islice(proposed, self._runner.pool.at_once)):
-            if self._runner.deadline.is_over and not competing.intersection(batch):
+            is_over = self._runner.deadline.is_over or self._runner.pool.gone
+            if is_over and not competing.intersection(batch):
                 break
             self._total = max(self._total, len(competing) + 1, len(self._trials) + len(batch))
             for trial in self._runner.run(batch, self._step):
@@ -108,7 +110,7 @@ class Tuner:
                 untried = f"nothing was tried of {self._total - 1} candidates"
                 problem = f"the time was up before the host had run the model, so that {untried}"
                 raise DovetailError(problem, "give a larger --budget")
-            raise DovetailError(f"the model does not run on the host: {trial.why}")
+            raise DovetailError(f"the model does not run on {self._runner.pool.place}: {trial.why}")
 
     def _outcome(self, ranking: Ranking, policies: Sequence[InstalledPolicy], ratios: Mapping[str, float]) -> Tuned:
         """Return the outcome with its notes, and what policies conclude.
@@ -127,7 +129,7 @@ class Tuner:
             *ranking.notes,
             *vague_times(ranking.entries),
             *slower_integers(ranking.entries, self._candidates, winner),
-            *_about_time(not_tried, len(self._trials)),
+            *_about_time(not_tried, len(self._trials), self._runner.pool.gone),
         ]
         return Tuned(
             "", ranking.entries, winner, not_tried=not_tried, notes=notes, judged=ranking.judged,
@@ -170,9 +172,17 @@ def _about_samples(data: DataFolders) -> str:
     return f"the table compares candidates on other samples than the winner's: its {data.text}"
 
 
-def _about_time(not_tried: Sequence[str], number: int) -> list[str]:
-    """Return a note that names what was not tried of a number of candidates."""
+def _about_time(not_tried: Sequence[str], number: int, gone: str) -> list[str]:
+    """Return a note that names what was not tried of a number of candidates.
+
+    Args:
+        not_tried: Their names.
+        number: How many candidates there are.
+        gone: Why no worker was left; empty if the time was up.
+    """
     if not not_tried:
         return []
-    why = f"the time was up: {len(not_tried)} of {pluralize(number, 'candidate')} were not tried"
-    return [f"{why} ({abbreviated(', '.join(not_tried))}), and more time may find a faster plan"]
+    what = f"{len(not_tried)} of {pluralize(number, 'candidate')} were not tried ({abbreviated(', '.join(not_tried))})"
+    if gone:
+        return [f"{what}: with the same --journal FOLDER, another start tries them"]
+    return [f"the time was up: {what}, and more time may find a faster plan"]

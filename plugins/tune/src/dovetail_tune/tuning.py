@@ -23,6 +23,7 @@ from dovetail_verify.runners import reference_runner
 from dovetail_tune.candidates import Candidate, candidates_of
 from dovetail_tune.data_folders import write_split
 from dovetail_tune.deadline import Deadline
+from dovetail_tune.device_pool import DevicePool, check_device
 from dovetail_tune.executor_pool import ExecutorPool, Executors
 from dovetail_tune.journal import Journal
 from dovetail_tune.local_pool import LocalPool
@@ -58,6 +59,8 @@ def tune(
     budget: float | Deadline | None = None,
     journal: str | Path | None = None,
     executor: Executor | Executors | None = None,
+    device: str = "",
+    device_timeout: float = 0.0,
     plugins: PluginSet | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Tuned:
@@ -81,6 +84,9 @@ def tune(
         journal: Folder that keeps results and a journal, so that an interrupted tuning resumes.
         executor: Where to compile and time, in place of this program's processes: see `dovetail_tune.cluster.connect`.
             All machines need the model, the journal's folder and the same versions, and open data where it lies.
+        device: A command that runs results on a device, where they are timed:
+            `ssh board /opt/run {folder} {inputs} {outputs} --repeat {repeat}`.
+        device_timeout: The most seconds of a call of it; 0 for 600.
         plugins: The plugins to use; workers load the installed ones without those left out here.
         progress: Called with (what, done, total).
 
@@ -90,23 +96,27 @@ def tune(
     """
     goals = Goals.of(min_snr, min_cosine, min_top1, max_abs, max_kl, max_perplexity_rise)
     check(goals, data, measure)
-    deadline = budget if isinstance(budget, Deadline) else Deadline(budget)
     plugins = plugins or load_plugins()
+    if device:
+        _check_device(device, executor, measure, threads, plugins)
+    deadline = budget if isinstance(budget, Deadline) else Deadline(budget)
     named = (backends,) if isinstance(backends, (str, BackendChoice)) else backends
-    candidates = candidates_of(plugins.registry, named, tuple(threads) or ((0,) if measure == LATENCY else (0, 1)))
+    offers = executor.offers if isinstance(executor, Executors) else None
+    counts = tuple(threads) or ((0,) if measure == LATENCY else (0, 1))
+    candidates = candidates_of(plugins.registry, named, counts, offers)
     original = dovetail.open(model, plugins)
     goals.check_model(original)
     with ExitStack() as stack:
         folder = Path(journal) if journal is not None else stack.enter_context(TemporaryFolder("tune"))
         path, given = _file_of(model, original, folder), dovetail.input_data(data).given
-        pool = _pool_of(executor, plugins, measure)
+        pool = _pool_of(executor, device, device_timeout, plugins, measure)
         key = {**_key_of(original, path, given), "goals": str(goals), "mode": measure, **pool.machine}
         book = Journal(folder / _JOURNAL if journal is not None else None, key)
         run = reference_runner(original, Context(Request(), plugins=plugins))
         split = write_split(original, given, folder, run, lies=executor is not None)
         pool.check_paths([str(path), *filter(None, [split.place])])
         runner = TrialRunner(path, split, goals.as_dict(), folder, book, deadline, pool, candidates.found[0])
-        tuned = Tuner(runner, candidates, original, plugins, mixed, progress).run()
+        tuned = Tuner(runner, candidates, original, plugins, mixed and not device, progress).run()
         tuned.model = path.name if isinstance(model, (str, Path)) else original.graph.name or "model"
         if tuned.winner is not None:
             tuned.compiled = _loaded(runner, tuned.winner.candidate, plugins)
@@ -116,10 +126,30 @@ def tune(
         return tuned
 
 
-def _pool_of(executor: Executor | Executors | None, plugins: PluginSet, measure: str) -> WorkerPool:
-    """Return the pool of an executor, or of this machine."""
+def _check_device(
+    device: str, executor: Executor | Executors | None, measure: str, threads: Sequence[int], plugins: PluginSet
+) -> None:
+    """Check what is asked of a device.
+
+    Raises:
+        UsageError: It makes no sense with a command.
+        DovetailError: The distribution that runs results on devices is not installed.
+    """
+    if executor is not None:
+        raise UsageError("--device says what runs results", "leave out --cluster (executor)")
+    if measure != LATENCY:
+        raise UsageError("a device is timed by one call at a time", f"leave out --for {measure}")
+    check_device(device, threads, plugins)
+
+
+def _pool_of(
+    executor: Executor | Executors | None, device: str, device_timeout: float, plugins: PluginSet, measure: str
+) -> WorkerPool:
+    """Return the pool of an executor, of a device, or of this machine."""
     blocked = tuple(record.name for record in plugins.plugins if record.status == "disabled")
     settings = WorkerSettings(blocked, cpus() if measure == THROUGHPUT else 1, distributions(plugins))
+    if device:
+        return DevicePool(settings, device, device_timeout)
     return LocalPool(settings) if executor is None else ExecutorPool(executor, settings)
 
 

@@ -40,6 +40,7 @@ class Jobs:
 
     def __init__(self, plugins: PluginSet, started: float = 0.0):
         self._plugins, self._started = plugins, started
+        self._executor = ""  # what runs the result, where it does not run in this process
         self._compiled: CompiledModel | None = None
         self._feeds: dict[str, np.ndarray] = {}
 
@@ -66,10 +67,14 @@ class Jobs:
         if digest in job["known"]:
             return {"digest": digest}
         compiled.save(job["folder"])
-        _use(compiled, job)
-        compared = dovetail.verify(job["model"], compiled, from_plain(job["search"]), plugins=self._plugins)
+        self._use(compiled, job)
+        compared = dovetail.verify(
+            job["model"], compiled, from_plain(job["search"]), executor=self._executor, plugins=self._plugins
+        )
         gc.collect()  # sessions of earlier candidates, so that their memory and threads are not there while timing
         self._feeds = self._timed_inputs(job)
+        if self._executor:
+            compiled.executor(self._executor).timed(self._feeds, 1)  # else every candidate finds out that nothing does
         return {
             "digest": digest, "compile_seconds": seconds, "verification": compared.as_dict(),
             "missed": list(map(str, goals.missed(compared))), "doubts": goals.doubts(compared),
@@ -84,8 +89,10 @@ class Jobs:
         from dovetail_tune.data_folders import from_plain
 
         compiled = dovetail.load(job["folder"], self._plugins)
-        _use(compiled, job)
-        compared = dovetail.verify(job["model"], compiled, from_plain(job["judge"]), plugins=self._plugins)
+        self._use(compiled, job)
+        compared = dovetail.verify(
+            job["model"], compiled, from_plain(job["judge"]), executor=self._executor, plugins=self._plugins
+        )
         return {"figure": compared.worst, "missed": list(map(str, Goals(**job["goals"]).missed(compared)))}
 
     def load(self, job: Job) -> dict[str, Any]:
@@ -94,11 +101,12 @@ class Jobs:
 
         before, begun = _peak(), time.monotonic()
         self._compiled = dovetail.load(job["folder"], self._plugins)
-        _use(self._compiled, job)
+        self._use(self._compiled, job)
         self._feeds = self._timed_inputs(job)
-        self._compiled.run(self._feeds)
+        self._compiled.run(self._feeds, self._executor)
         seconds = self._started + time.monotonic() - begun
-        return {"bytes": max(0, _peak() - before), "engines": _engines(self._compiled), "seconds": seconds}
+        grown = 0 if self._executor else max(0, _peak() - before)
+        return {"bytes": grown, "engines": _engines(self._compiled), "seconds": seconds}
 
     def segment(self, job: Job) -> dict[str, Any]:
         """Compile a part of a model, and write its outputs for every batch, for timing and for measuring its noise."""
@@ -112,7 +120,7 @@ class Jobs:
         self._compiled = compiled = dovetail.compile(
             model, candidate["backends"], high=candidate["high"], data=job["data"], plugins=self._plugins, verify=False
         )
-        _use(compiled, job)
+        self._use(compiled, job)
         folder = Path(job["outputs"])
         folder.mkdir(parents=True, exist_ok=True)
         self._feeds = {}
@@ -131,6 +139,8 @@ class Jobs:
         compiled, feeds, runs, callers = self._compiled, self._feeds, job["runs"], job.get("callers", 1)
         if compiled is None:
             raise DovetailError("nothing is loaded")
+        if self._executor:
+            return {"seconds": compiled.executor(self._executor).timed(feeds, runs)}
         if callers == 1:
             first = _seconds(lambda: compiled.run(feeds))
             long = [first] if first >= LONG else []
@@ -145,6 +155,13 @@ class Jobs:
                 return {"seconds": [first / callers]}
             return {"seconds": [_seconds(lambda: together(runs)) / (runs * callers)]}
 
+    def _use(self, compiled: CompiledModel, job: Job) -> None:
+        """Set the executor and the options that a job asks for."""
+        self._executor = job.get("executor", "")
+        for option in ("threads", "streams", "device", "device_timeout"):
+            if job.get(option):
+                compiled.options[option] = job[option]
+
     def _timed_inputs(self, job: Job) -> dict[str, np.ndarray]:
         """Return the first batch of the samples that candidates are compared on, in the extents of the result."""
         import dovetail
@@ -156,13 +173,6 @@ class Jobs:
         made = self._compiled.model if self._compiled is not None else original
         feeds, _ = next(batches(original, from_plain(job["search"]), made, whole=True))
         return dict(fitted(made, feeds))
-
-
-def _use(compiled: CompiledModel, job: Job) -> None:
-    """Set the engine options that a job asks for."""
-    for option in ("threads", "streams"):
-        if job.get(option):
-            compiled.options[option] = job[option]
 
 
 def _seconds(run: Callable[[], object]) -> float:

@@ -73,13 +73,17 @@ class WorkerPool(ABC):
         settings, machine: As given.
         at_once: How many tasks to submit before the first answer is asked for.
         notes: What happened to tasks, as sentences.
+        place: Where results run, for messages.
+        gone: Why no task is done any more, as a clause; empty while tasks are done.
     """
 
     at_once = 1
+    place = "the host"
 
     def __init__(self, settings: WorkerSettings, machine: Mapping[str, str]):
         self.settings, self.machine = settings, machine
         self.notes: list[str] = []
+        self.gone = ""
 
     @abstractmethod
     def prepare(self, job: Job, deadline: Deadline) -> Pending:

@@ -116,7 +116,7 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=data_location, metavar="FILE.npz|FOLDER", help="inputs (default: random ones)")
     parser.add_argument(
         "--cluster", metavar="ADDRESS",
-        help="address of a dask.distributed scheduler: its machines compare on parts of --data, a folder",
+        help="address of a dask.distributed scheduler: its machines that have the engines compare on parts of --data",
     )  # fmt: skip
     add_executor(parser)
     add_engine_env(parser)

@@ -53,6 +53,7 @@ class OutputVerification:
         spread_db: The largest standard deviation of the SNR of single batches at any output, in decibels.
         doubts: Objections to a goal by the labels, and to figures by the original itself, as sentences.
         engines: The engines that computed the result, each with its backend: `half-sums (gpu-fp16)`.
+        ran_on: Those that the workers of a cluster told of.
     """
 
     outputs: list[OutputComparison] = field(default_factory=list)
@@ -69,6 +70,7 @@ class OutputVerification:
     spread_db: float = 0.0
     doubts: list[str] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)
+    ran_on: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:

@@ -12,7 +12,6 @@ from dovetail.api import AnyModel, named_backends, requested
 from dovetail.compiler import Driver, FoundPolicy, OptionPhases, Search
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Context, Instrumentation, Request
-from dovetail.planning import HOST
 from dovetail.plugin import CompiledModel, load_plugins
 from dovetail_runtime.data.batches import as_given
 from dovetail_runtime.data.data_split import Use, split_data
@@ -31,7 +30,7 @@ from dovetail_verify.layer_search import find_layer_errors
 from dovetail_verify.layers import check_order
 from dovetail_verify.measures import Compared
 from dovetail_verify.own_kernels import doubts_about
-from dovetail_verify.parts import compared
+from dovetail_verify.parts import compared, engines_that_ran
 from dovetail_verify.programs import measured_programs
 from dovetail_verify.runners import reference_runner, source_runner
 
@@ -102,8 +101,7 @@ def verify(
     if data is not None and isinstance(result, CompiledModel) and result.plan is not None:
         verification.held_back = seen_before(result, data)
     if isinstance(result, CompiledModel):
-        ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
-        verification.engines = [executor] if executor else [f"{engine} ({backend})" for engine, backend in ran]
+        verification.engines = [executor] if executor else list(verification.ran_on) or engines_that_ran(result)
     return verification
 
 

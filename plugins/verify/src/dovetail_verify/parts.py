@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError
+from dovetail.planning import HOST
 from dovetail_runtime.data.file_items import FileItems
 from dovetail_runtime.data_workers import DataWorkers, answering, data_workers
 
@@ -40,14 +41,22 @@ def compared(
     seed: int = 0,
     executor: str = "",
 ) -> OutputVerification:
-    """Compare a result with its original on data, beside each other if there are workers, or on random inputs."""
+    """Compare a result with its original on data, by workers with its engines if there are any, or on random inputs.
+
+    Raises:
+        DovetailError: One of both cannot be run, no worker has the engines, or none finds what it needs.
+    """
     from dovetail.plugin import CompiledModel
 
     workers = data_workers()
-    if workers is not None and data is not None and isinstance(result, CompiledModel) and not executor:
-        found = verified_in_parts(workers, original, result, data, progress)
+    if workers is not None and isinstance(result, CompiledModel) and not executor and folder_of(result) is not None:
+        workers = workers.that_run(result)
+        found = verified_in_parts(workers, original, result, data, progress) if data is not None else None
         if found is not None:
             return found
+        if workers.elsewhere:
+            problem = f"{workers.elsewhere} is on workers alone, which read the model and the data from files"
+            raise DovetailError(problem, "give --data: a file or folder that they see")
 
     run = runner(result, executor) if isinstance(result, CompiledModel) else reference_runner(result, ctx)
     made = result.model if isinstance(result, CompiledModel) else result
@@ -92,12 +101,19 @@ def verified_in_parts(
             for answer in answers
             for number, (item, found) in enumerate(answer["batches"])
         ]
+        engines = dict.fromkeys(str(engine) for answer in answers for engine in answer["engines"])
     except (ValueError, KeyError, TypeError, OverflowError, AttributeError) as error:
         raise DovetailError(f"a worker gives an answer that is not valid: {error!r}", "verify here") from error
     batches.sort(key=lambda one: one[:2])  # of one file, a worker's order is that of the file
     found = summed(original, [differences for _, _, differences in batches], None, others)
-    found.cut = list(said)
+    found.cut, found.ran_on = list(said), tuple(engines)
     return found
+
+
+def engines_that_ran(result: CompiledModel) -> list[str]:
+    """Return the engines that ran a result, each with its backend, without the host's: `half-sums (gpu-fp16)`."""
+    ran = dict.fromkeys((one.engine, one.backend) for one in result.regions if one.backend != HOST)
+    return [f"{engine} ({backend})" for engine, backend in ran]
 
 
 def folder_of(result: CompiledModel) -> Path | None:
@@ -133,7 +149,8 @@ def _verified(task: Mapping[str, Any], sent: bytes) -> dict[str, Any]:
     for part in items.divided(len(items.numbers)):
         differences = by_batch(original, *runs, part, result.model, said.append, task["exact"])
         found += [(part.numbers[0], {name: sums.as_dict() for name, sums in one.items()}) for one in differences]
-    return {"batches": found, "said": list(dict.fromkeys(said))}
+    engines = [] if task["exact"] else engines_that_ran(result)
+    return {"batches": found, "said": list(dict.fromkeys(said)), "engines": engines}
 
 
 @lru_cache(maxsize=1)

@@ -17,7 +17,9 @@ class Runtime(Engine):
     reads = Reads(26, 13, frozenset({"float32", "float16", "int64", "bool"}))
 
     def available(self):
-        """It runs everywhere."""
+        """It runs where the accelerator is."""
+        if os.environ.get("ACME_DEVICE") == "none":
+            return Availability(False, "there is no accelerator")
         return Availability(True)
 
     def load(self, region, options):

@@ -22,8 +22,10 @@
 #include <fstream>
 #include <functional>
 #include <initializer_list>
+#include <iomanip>
 #include <iterator>
 #include <limits>
+#include <locale>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -1255,14 +1257,27 @@ Tensors read_tensors(const std::string &folder) {
     return tensors;
 }
 
+static void write_file(const fs::path &path, const char *content, size_t bytes) {
+    std::ofstream file(path, std::ios::binary);
+    if (!file.write(content, static_cast<std::streamsize>(bytes)).flush())
+        throw Error(path.string() + ": " + std::strerror(errno));
+}
+
+void write_times(const std::string &folder, const std::vector<double> &seconds) {
+    std::ostringstream text;
+    text.imbue(std::locale::classic());
+    text << std::setprecision(9) << "{\"format\": \"dovetail-times\", \"version\": 1, \"seconds\": [";
+    for (size_t i = 0; i < seconds.size(); ++i) text << (i ? ", " : "") << seconds[i];
+    text << "]}\n";
+    std::string content = text.str();
+    write_file(fs::path(folder) / "times.json", content.data(), content.size());
+}
+
 void write_tensors(const std::string &folder, const Tensors &tensors) {
     std::error_code ignored;
     fs::create_directories(folder, ignored);
     auto write = [&](const std::string &name, const char *content, size_t bytes) {
-        fs::path path = fs::path(folder) / name;
-        std::ofstream file(path, std::ios::binary);
-        if (!file.write(content, static_cast<std::streamsize>(bytes)).flush())
-            throw Error(path.string() + ": " + std::strerror(errno));
+        write_file(fs::path(folder) / name, content, bytes);
     };
     std::vector<std::string> entries;
     for (const auto &[name, tensor] : tensors) {
@@ -1443,22 +1458,25 @@ int main(int count, char **words) {
         std::fprintf(stderr, "usage: dovetail_run FOLDER INPUTS OUTPUTS [--repeat N] [--threads N] [--parallel auto|on|off]"
                              "\n\n"
                              "FOLDER is an export; INPUTS and OUTPUTS are folders with tensors.json. --repeat prints "
-                             "the median time of N runs.\n");
+                             "the median time of N more runs, and writes their seconds to OUTPUTS/times.json.\n");
         return 2;
     }
     try {
         dovetail::Runner runner(folders[0], options);
         dovetail::Tensors inputs = dovetail::read_tensors(folders[1]);
         dovetail::write_tensors(folders[2], runner.run(inputs));
-        std::vector<double> times; // milliseconds
+        std::vector<double> times; // seconds
         for (int i = 0; i < repeat; ++i) {
             auto begin = std::chrono::steady_clock::now();
             runner.run(inputs);
-            std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begin;
+            std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
             times.push_back(taken.count());
         }
-        std::sort(times.begin(), times.end());
-        if (!times.empty()) std::printf("%.3f ms, median of %d\n", times[times.size() / 2], repeat);
+        if (!times.empty()) {
+            dovetail::write_times(folders[2], times);
+            std::sort(times.begin(), times.end());
+            std::printf("%.3f ms, median of %d\n", times[times.size() / 2] * 1000, repeat);
+        }
     } catch (const std::exception &error) {
         std::fprintf(stderr, "error: %s\n", error.what());
         return 1;

@@ -134,6 +134,9 @@ class Runner {
 Tensors read_tensors(const std::string &folder);
 void write_tensors(const std::string &folder, const Tensors &tensors);
 
+/* Write the seconds of runs into a folder of tensors, as times.json. Throws Error. */
+void write_times(const std::string &folder, const std::vector<double> &seconds);
+
 } // namespace dovetail
 #endif
 #endif

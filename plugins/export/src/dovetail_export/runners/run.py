@@ -1,9 +1,10 @@
 """Run an exported result with NumPy and the packages of its engines alone.
 
-    python run.py INPUTS OUTPUTS
+    python run.py INPUTS OUTPUTS [--repeat N] [--threads N]
 
 or, in a program, `Runner(folder).run({"x": array})`. INPUTS and OUTPUTS are files of arrays (x.npz), or folders with
-tensors.json, which names the tensors and the file of each. Arrays of types that NumPy lacks are passed as unsigned
+tensors.json, which names the tensors and the file of each. --repeat prints the median time of N more runs; a folder
+OUTPUTS then has their seconds in times.json. Arrays of types that NumPy lacks are passed as unsigned
 integers of the same width; OUTPUTS.npz has bfloat16 as float32. For steps of other engines, pass a function by the
 engine's name that makes a session of a step: `Runner(folder, {"acme-npu": open_program})`; the session is a function
 from arrays by name to arrays by name.
@@ -18,6 +19,7 @@ import hashlib
 import heapq
 import json
 import os
+import statistics
 import sys
 import threading
 import time
@@ -480,22 +482,55 @@ def write_tensors(folder, arrays, types):
     (folder / "tensors.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
 
 
+def write_times(folder, seconds):
+    """Write the seconds of runs into a folder of tensors, as times.json."""
+    times = {"format": "dovetail-times", "version": 1, "seconds": seconds}
+    (Path(folder) / "times.json").write_text(json.dumps(times) + "\n", encoding="utf-8")
+
+
 def main(arguments):
-    """Run the result beside this file."""
-    if len(arguments) != 2:
+    """Run the result next to this file."""
+    numbers, paths = {"--repeat": 0, "--threads": 0}, []
+    words = iter(arguments)
+    for word in words:
+        if word in numbers:
+            text = next(words, "")
+            if not text.isdecimal():
+                print(f"error: {word} {text}: a number from 0 is expected", file=sys.stderr)
+                return 2
+            numbers[word] = int(text)
+        else:
+            paths.append(word)
+    if len(paths) != 2:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        runner = Runner(Path(__file__).parent)
-        outputs = runner.run(_read(Path(arguments[0])))
-        if not arguments[1].endswith(".npz"):
-            write_tensors(arguments[1], outputs, runner.types)
-            return 0
+        runner = Runner(Path(__file__).parent, threads=numbers["--threads"])
+        _run(runner, *paths, numbers["--repeat"])
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    np.savez(arguments[1], **{name: _float32(array, runner.types[name]) for name, array in outputs.items()})
     return 0
+
+
+def _run(runner, source, target, repeat):
+    """Run the result on what `source` holds, write the outputs to `target`, and measure further runs."""
+    inputs = _read(Path(source))
+    outputs = runner.run(inputs)
+    in_folder = not target.endswith(".npz")
+    if in_folder:
+        write_tensors(target, outputs, runner.types)
+    else:
+        np.savez(target, **{name: _float32(array, runner.types[name]) for name, array in outputs.items()})
+    seconds = []
+    for _ in range(repeat):
+        begun = time.perf_counter()
+        runner.run(inputs)
+        seconds.append(time.perf_counter() - begun)
+    if seconds:
+        print(f"{statistics.median(seconds) * 1000:.3f} ms, median of {repeat}")
+        if in_folder:
+            write_times(target, seconds)
 
 
 def _read(path):

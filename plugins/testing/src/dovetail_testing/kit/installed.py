@@ -21,11 +21,14 @@ from dovetail_testing.kit.limit_models import LimitFound, LimitModels
 from dovetail_testing.kit.targets import Target, targets_of
 from dovetail_testing.list_files import lists
 from dovetail_testing.lone_nodes import requirements
+from dovetail_testing.recording import Recording, fingerprint
 from dovetail_testing.running import measure, references_of
 from dovetail_testing.time_limit import OutOfTime, TimeLimit
 from dovetail_testing.verdicts import verdict
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from dovetail.plugin import PluginSet
 
     from dovetail_testing.kit.samples import NodeSample
@@ -50,6 +53,7 @@ class InstalledCheck:
         measured: Nodes at the limits, and one of each operator, on the backend and on a reference.
         problems: Problems that must be repaired.
         notes: Parts that could not be checked.
+        resumed: How many of the measured nodes an earlier check measured.
         unfinished: What was left out because of the time limit or an interruption; empty if nothing was.
     """
 
@@ -60,6 +64,7 @@ class InstalledCheck:
     measured: list[CaseMeasurement] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    resumed: int = 0
     unfinished: str = ""
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,6 +81,7 @@ class InstalledCheck:
             "measured": [one.as_dict() for one in self.measured],
             "problems": self.problems,
             "notes": self.notes,
+            "resumed": self.resumed,
             "unfinished": self.unfinished,
         }  # fmt: skip
 
@@ -95,15 +101,22 @@ class InstalledCheck:
                 f"    engine and reference: {pluralize(len(compared), 'model')}, {exact} exact, "
                 f"largest difference {worst.share:.2g} of the largest value ({worst.name})"
             )
-        notes = [*self.notes, *([f"unfinished: {self.unfinished}"] if self.unfinished else [])]
+        resumed = [f"{self.resumed} of {pluralize(len(self.measured), 'model')} passed before"] if self.resumed else []
+        notes = [*self.notes, *resumed, *([f"unfinished: {self.unfinished}"] if self.unfinished else [])]
         return [*lines, *(f"    note: {text}" for text in notes), *(f"    problem: {p}" for p in self.problems)]
 
 
 class _Watch:
-    """Reports progress, and stops at the time limit."""
+    """Reports progress, stops at the time limit, and knows what passed before.
 
-    def __init__(self, progress: Progress | None, limit: TimeLimit):
-        self._progress, self.limit = progress, limit
+    Args:
+        progress: See `check_installed`.
+        limit: The time limit.
+        passed: The measurements of nodes that passed with the same versions.
+    """
+
+    def __init__(self, progress: Progress | None, limit: TimeLimit, passed: Recording):
+        self._progress, self.limit, self.passed = progress, limit, passed
         self.at = "targets"
 
     def __call__(self, what: str, done: int, total: int) -> None:
@@ -119,6 +132,7 @@ def check_installed(
     progress: Progress | None = None,
     *,
     time_limit: float | None = None,
+    resume: Path | None = None,
     interrupted: Callable[[InstalledCheck], None] | None = None,
 ) -> InstalledCheck:
     """Check a distribution and its backends: `dovetail check --installed NAME`.
@@ -131,16 +145,20 @@ def check_installed(
         plugins: The plugins; all installed ones by default.
         progress: Called with (what, done, total).
         time_limit: Time limit in seconds; returns what was found until then. A tool that is working is ended.
+        resume: A file that keeps the nodes that pass. Those in it are not tried again, unless a version, a backend's
+            file or an option changed.
         interrupted: Called with what was found if the user interrupts the check, before the interruption is raised.
 
     Raises:
         UsageError: Nothing of that name is installed.
+        DovetailError: The file to resume from cannot be read or written, or is something else.
     """
     plugins = plugins or dovetail.load_plugins()
     owner, backends = _owner(name, plugins)
     version = next((record.version for record in plugins.plugins if record.distribution == owner), "")
     found = InstalledCheck(name, f"{owner} {version}".strip())
-    watch = _Watch(progress, TimeLimit(time_limit))
+    made_with = {one: fingerprint(BackendChoice(one), plugins, {}) for one in backends} if resume is not None else {}
+    watch = _Watch(progress, TimeLimit(time_limit), Recording(resume, made_with))
     try:
         with watch.limit.ends_tools():
             _check(owner, backends, found, plugins, watch)
@@ -167,6 +185,15 @@ def _check(owner: str, backends: Iterable[str], found: InstalledCheck, plugins: 
     for backend in backends:
         if backend not in bad:
             _check_backend(backend, found, plugins, watch)
+
+
+def backends_of(name: str, plugins: PluginSet) -> list[str]:
+    """Return the backends that the check of a backend, a plugin or a distribution is about.
+
+    Raises:
+        UsageError: Nothing of that name is installed.
+    """
+    return _owner(name, plugins)[1]
 
 
 def _owner(name: str, plugins: PluginSet) -> tuple[str, list[str]]:
@@ -238,14 +265,19 @@ def _measure(
     try:
         for done, (label, sample) in enumerate(samples):
             watch(f"{label} on engine and reference", done, len(samples))
-            measured = measure(Case("models", label, sample.op_type, partial(_work, sample)), name, plugins)
+            case = Case("models", label, sample.op_type, partial(_work, sample))
+            known = watch.passed.get(name, case.key)
+            measured = known or measure(case, name, plugins)
             watch.limit.check()  # else its result would be that of a tool that was ended
             found.measured.append(measured)
+            found.resumed += known is not None
             judged = verdict(measured, expected)
             # Lists say "exact" of onnx's own tests; other numbers may fall on the other side of a rounding.
             rounded = measured.outcome == "compared" and not measured.problem
             if judged.status == "failed" and not (rounded and measured.share <= _ROUNDING.get(low, _OTHERWISE)):
                 found.problems.append(f"{label} on {name}: {measured.line()}")
+            elif known is None and measured.outcome == "compared":
+                watch.passed.add(measured)
             if common.add(sample.op_type, measured.refusal if measured.outcome == "host" else ""):
                 if left := len(samples) - done - 1:
                     found.notes.append(f"{pluralize(left, 'other node')} were not tried: the reason is common to all")

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--cluster", metavar="ADDRESS",
-        help="address of a dask.distributed scheduler: its machines, which have the engine, try some operators each",
+        help="address of a dask.distributed scheduler: its machines that have the engine try some operators each",
     )  # fmt: skip
 
 
@@ -76,11 +76,10 @@ def run(args: argparse.Namespace) -> int:
     state = file.with_name(file.name + ".state")
     try:
         with progress_lines() as progress:
-            if args.cluster:
-                _on_machines(args, limit, state, plugins, progress)
+            elsewhere = _on_machines(args, limit, state, plugins, progress) if args.cluster else ""
             found = probe(
                 target, plugins=plugins, state=state, time_limit=limit, operators=args.operator,
-                against=against, progress=progress,
+                against=against, elsewhere=elsewhere, progress=progress,
             )  # fmt: skip
     except KeyboardInterrupt:
         note(f"what was measured is in {state}; the same command resumes there")
@@ -123,8 +122,12 @@ def _here(plugins: PluginSet) -> str:
 
 def _on_machines(
     args: argparse.Namespace, limit: TimeLimit, state: Path, plugins: PluginSet, progress: Progress
-) -> None:
-    """Try nodes on the machines of a cluster, so that what is left resumes from their outcomes."""
+) -> str:
+    """Try nodes on the machines of a cluster that have the engine, so that what is left resumes from their outcomes.
+
+    Returns:
+        The engine, if it is not on this machine; else empty.
+    """
     from dovetail_runtime.data_workers import workers_of
 
     from dovetail_testing.probe.parts import probe_in_parts
@@ -132,9 +135,9 @@ def _on_machines(
     with workers_of(args.cluster, plugins) as (workers, notes):
         note(*(f"note: {text}" for text in notes))
         assert workers is not None, "an address is given"
-        probe_in_parts(
+        return probe_in_parts(
             workers, args.target, state, time_limit=limit.left(_ON_MACHINES), operators=args.operator,
-            progress=progress,
+            plugins=plugins, progress=progress,
         )  # fmt: skip
 
 

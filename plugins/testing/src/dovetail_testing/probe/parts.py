@@ -13,7 +13,7 @@ from dovetail.plugin import TemporaryFolder
 from dovetail_onnx import write_text
 from dovetail_runtime.data_workers import DataWorkers, answering
 
-from dovetail_testing.probe.probing import probe
+from dovetail_testing.probe.probing import engines_of_target, probe
 from dovetail_testing.suites import node_cases
 
 if TYPE_CHECKING:
@@ -29,18 +29,25 @@ def probe_in_parts(
     *,
     time_limit: float | None = None,
     operators: Sequence[str] = (),
+    plugins: PluginSet | None = None,
     progress: Progress | None = None,
-) -> None:
+) -> str:
     """Try nodes on the machines of workers, and write the outcomes into the file that `probe` resumes from.
 
     Args:
-        workers: The machines; the engine is on each of them, in the same versions.
+        workers: The machines; those with the engine try nodes, and have it in the same versions.
         target, time_limit, operators, progress: See `probe`; every machine has the same time.
         state: The file; outcomes that are in it stay.
+        plugins: The plugins of this machine; all installed ones by default.
+
+    Returns:
+        The engine, if it is not on this machine; else empty.
 
     Raises:
-        DovetailError: The engine is not on a machine, no machine finishes a part, or the machines have other versions.
+        DovetailError: No machine has the engine, none finishes a part, or the machines have other versions.
     """
+    plugins = plugins or _plugins(workers.blocked)
+    workers = workers.having(dict([engines_of_target(target, plugins)]), plugins.registry)
     wanted = sorted(operators or {test.operator for test in node_cases()})
     number = min(workers.parts, len(wanted))
     tasks = [{"target": target, "operators": wanted[at::number], "seconds": time_limit} for at in range(number)]
@@ -51,6 +58,7 @@ def probe_in_parts(
     before = state.read_text(encoding="utf-8").splitlines() if state.exists() else []
     known = before if before[:1] == list(heads) else []  # others are of another engine or version
     write_text(state, "\n".join(dict.fromkeys(line for lines in (known, *answers) for line in lines)) + "\n")
+    return workers.elsewhere
 
 
 def probe_part(text: str, model: bytes) -> str:

@@ -22,7 +22,7 @@ from dovetail_testing.probe.cases import ProbeCase, TestedNodes
 from dovetail_testing.probe.clauses import OperatorRule, learned
 from dovetail_testing.probe.observing import NodeNames, NodeReader, Observation, Outcome
 from dovetail_testing.probe.precision import computed_in, is_right
-from dovetail_testing.probe.trials import ProbeState, Trials
+from dovetail_testing.probe.trials import KnownTrials, ProbeState, Trials
 from dovetail_testing.probe.variations import Exploration, explored
 from dovetail_testing.time_limit import OutOfTime, TimeLimit
 
@@ -105,6 +105,7 @@ def probe(
     time_limit: float | TimeLimit | None = None,
     operators: Sequence[str] = (),
     against: str = "",
+    elsewhere: str = "",
     progress: Progress | None = None,
 ) -> Probe:
     """Measure which nodes an engine computes.
@@ -120,6 +121,8 @@ def probe(
             A `TimeLimit` counts from its own beginning.
         operators: The operators to probe; by default all.
         against: A backend, or the file of one, whose claims are compared (see `dovetail_testing.probe.claims`).
+        elsewhere: The engine, where it is on workers alone (`dovetail_testing.probe.parts`): their outcomes are in
+            `state`, and nothing is tried here.
         progress: Called as nodes are tried.
 
     Raises:
@@ -128,14 +131,18 @@ def probe(
     """
     began, limit = time.monotonic(), time_limit if isinstance(time_limit, TimeLimit) else TimeLimit(time_limit)
     plugins = plugins or dovetail.load_plugins()
-    backend, engine = _target(target, plugins)
+    backend, engine = _target(target, plugins, elsewhere)
     name, chosen = engine.name, dict(backend.chosen) if backend is not None else {}
     found = Probe(name, backend.name if backend is not None else "", chosen, _versions(name, plugins), engine.reads)
     tests = TestedNodes(plugins, engine.reads.opset, operators)
-    kept = ProbeState(Path(state) if state else None, {"engine": name, "options": chosen, **found.versions})
+    if elsewhere and state:
+        kept = ProbeState.of_workers(Path(state))
+    else:
+        kept = ProbeState(Path(state) if state else None, {"engine": name, "options": chosen, **found.versions})
     references = ("onnx", "onnxruntime") if name == _OWN_REFERENCE else ("onnxruntime", "onnx")
     emitting = target if backend is not None and _emits(backend, engine, plugins) else ""
-    with Trials(name, chosen, kept, references, emitting, limit.end(_TRYING)) as trials:
+    kind = KnownTrials if elsewhere else Trials
+    with kind(name, chosen, kept, references, emitting, limit.end(_TRYING)) as trials:
         # Without a file to compare, the verdicts of the probed backend say which nodes it should compute.
         other = (
             load_chosen(plugins.registry, BackendChoice.parse(use_file(plugins.registry, against)))
@@ -145,6 +152,8 @@ def probe(
         reader = NodeReader(plugins, _facts(name, plugins), other)
         with limit.ends_tools(_TRYING):
             _Run(tests, trials, reader, progress, limit, operators).go(found)
+    if isinstance(trials, KnownTrials):
+        found.unfinished = sorted({*found.unfinished, *trials.missing})
     found.tried, found.resumed, found.seconds = trials.tried, kept.resumed, time.monotonic() - began
     return found
 
@@ -165,8 +174,9 @@ class _Run:
         known: dict[str, _Found] = {}
         unfinished = set(self.operators or self.tests.known)
         with suppress(OutOfTime):
-            self.trials.start()
-            self._check_common_reason()
+            if self.trials.is_here:
+                self.trials.start()
+                self._check_common_reason()
             self._try_tests(known)
             unfinished = set(known)
         found.precision = computed_in(outcome for each in known.values() for _, _, outcome in each.seen)
@@ -288,8 +298,37 @@ def observations_of(seen: Sequence[tuple[ProbeCase, NodeNames, Outcome]], precis
     ]
 
 
-def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:
+def engines_of_target(target: str, plugins: PluginSet) -> tuple[str, tuple[str, ...]]:
+    """Return the name of a backend or an engine that is probed, and its engines in order of preference.
+
+    Raises:
+        UsageError: There is neither a backend nor an engine of this name.
+    """
+    if target in plugins.registry.engine:
+        return target, (target,)
+    backend = _backend_of(target, plugins)
+    return backend.name, tuple(backend.engines)
+
+
+def _backend_of(target: str, plugins: PluginSet) -> Backend:
+    registry = plugins.registry
+    choice = BackendChoice.parse(use_file(registry, target))
+    if choice.name not in registry.backend:
+        known = [*registry.backend, *registry.engine]
+        raise UsageError(
+            f"there is no backend or engine '{target}'{did_you_mean(target, known)}",
+            f"engines: {', '.join(registry.engine)}; `dovetail backends` lists the backends",
+        )
+    return load_chosen(registry, choice)
+
+
+def _target(target: str, plugins: PluginSet, elsewhere: str = "") -> tuple[Backend | None, Engine]:
     """Return the backend, if one is named, and the engine.
+
+    Args:
+        target: Their name.
+        plugins: The plugins.
+        elsewhere: The engine, where it is not on this machine.
 
     Raises:
         UsageError: There is neither a backend nor an engine of this name.
@@ -299,17 +338,12 @@ def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:
     if target in registry.engine:
         engine = make_engine(registry, target)
         ok, why = engine.available()
-        if not ok:
+        if not ok and not elsewhere:
             raise DovetailError(f"the engine {target} is not available: {why}")
         return None, engine
-    choice = BackendChoice.parse(use_file(registry, target))
-    if choice.name not in registry.backend:
-        known = [*registry.backend, *registry.engine]
-        raise UsageError(
-            f"there is no backend or engine '{target}'{did_you_mean(target, known)}",
-            f"engines: {', '.join(registry.engine)}; `dovetail backends` lists the backends",
-        )
-    backend = load_chosen(registry, choice)
+    backend = _backend_of(target, plugins)
+    if elsewhere:
+        return backend, make_engine(registry, elsewhere)
     reasons = []
     for name in backend.engines:
         engine = make_engine(registry, name)
@@ -317,7 +351,7 @@ def _target(target: str, plugins: PluginSet) -> tuple[Backend | None, Engine]:
         if ok:
             return backend, engine
         reasons.append(f"{name}: {why}")
-    raise DovetailError(f"no engine of {choice.name} is available ({'; '.join(reasons)})")
+    raise DovetailError(f"no engine of {backend.name} is available ({'; '.join(reasons)})")
 
 
 def _emits(backend: Backend, engine: Engine, plugins: PluginSet) -> bool:

@@ -54,6 +54,20 @@ class ProbeState:
         if path is not None and not self.resumed:
             self._write(path, "w", head)
 
+    @classmethod
+    def of_workers(cls, path: Path) -> ProbeState:
+        """Return what workers found out, with the versions that they have.
+
+        Raises:
+            DovetailError: The file is something else.
+        """
+        try:
+            with path.open(encoding="utf-8") as file:
+                made_with = json.loads(file.readline())["probe"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DovetailError(f"{path} is not the state of a probe", "remove it, or name another output") from error
+        return cls(path, made_with)
+
     def get(self, key: str) -> Outcome | None:
         """Return the outcome of a node; None if it must be tried."""
         return self._known.get(key)
@@ -126,6 +140,11 @@ class Trials:
     def __exit__(self, *_: object) -> None:
         self._tool.close()
         self._on_reference.close()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether nodes are tried on this machine."""
+        return True
 
     def start(self) -> float:
         """Start the engine's process, and return the seconds that this takes.
@@ -210,6 +229,33 @@ class Trials:
         except EngineError:
             return None
         return {key: unpacked(value) for key, value in answer.items()}
+
+
+class KnownTrials(Trials):
+    """Nodes that workers tried, because the engine is not on this machine.
+
+    Attributes:
+        missing: Operators with nodes that no worker had the time to try.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.missing: set[str] = set()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether nodes are tried on this machine."""
+        return False
+
+    def tried_once(self, case: ProbeCase) -> Outcome:
+        """Return that nothing is known of a node."""
+        self.missing.add(case.operator)
+        return Outcome("", valid=False)
+
+    def outcome(self, case: ProbeCase) -> Outcome:
+        """Return what a worker found out of a node."""
+        model = case.proto.SerializeToString(deterministic=True)
+        return self.state.get(_key(model, case.feeds)) or self.tried_once(case)
 
 
 def _compared(results: Mapping[str, Any], expected: Mapping[str, Any]) -> ValueDifference:
