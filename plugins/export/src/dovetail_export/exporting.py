@@ -28,6 +28,7 @@ from dovetail_export.description import FILE, FORMAT, constant_of, description_o
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+    from dovetail.ir import Model
     from dovetail.plugin import PluginSet
 
 _PARTS = "parts"
@@ -202,6 +203,8 @@ def _deployed(compiled: CompiledModel, part: SessionPart, files: Path) -> tuple[
     engine = part.session.engine
     if part.region.artifact is not None:
         programs = _copied(part.region.artifact, files)
+        main = files / _program_of(part.region.model)
+        programs.sort(key=lambda file: file != main)
         if part.region.shared is not None:
             programs += _copied(part.region.shared, files.parent / SHARED / part.region.shared.parent.name)
         return DeployedSession(engine.name, {}), KeptSession({}, tuple(programs))
@@ -213,6 +216,13 @@ def _deployed(compiled: CompiledModel, part: SessionPart, files: Path) -> tuple[
         what = f"{' and '.join(part.backends)} on {engine.name} cannot be exported: Dovetail alone makes its sessions"
         raise DovetailError(what, "name another engine or backend, or run the result with dovetail-runtime")
     return deployed, kept
+
+
+def _program_of(model: Model) -> str:
+    """Return the file that a node for a program names, within the folder of its region; empty if there is none."""
+    named = (node.attributes.get("ep_cache_context") for node in model.graph)
+    path = next((attribute.as_string() for attribute in named if attribute is not None), "")
+    return path.split("/", 3)[-1]  # artifacts/BACKEND/REGION/FILE
 
 
 def _copied(folder: Path, into: Path) -> list[Path]:
