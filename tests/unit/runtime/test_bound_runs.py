@@ -3,10 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import dovetail
+import ml_dtypes
 import numpy as np
 import pytest
 from dovetail.errors import DovetailError
-from dovetail.plugin import Engine, Reads
+from dovetail.plugin import Engine, Reads, RegionModel
 from dovetail_cpu_bf16.engine import OpenVinoCpu
 from dovetail_host.onnxruntime_cpu import OnnxRuntimeCpu
 from dovetail_runtime import Bindable
@@ -81,6 +82,20 @@ def test_from_the_third_call_on_sessions_run_over_buffers():
     assert (counting.runs, counting.bound_runs) == (2 * 2, 2 * 3)
 
 
+@pytest.mark.parametrize(("parallel", "bound_runs"), [("off", 3), ("on", 0)])
+def test_branches_that_run_in_order(parallel, bound_runs):
+    left, right = Counting(), Counting()
+    text = "g (float[N] x) => (float[N] y, float[N] z) { y = Neg(x) z = Neg(x) }"
+    order = iter("rl" * 4)
+    executor = RegionExecutor(
+        parse(text), {"l": [left], "r": [right]}, {"parallel": parallel}, backend_of=lambda node: next(order)
+    )
+    for number in range(5):
+        results = executor.run({"x": np.array([number, 1], np.float32)})
+        assert results["y"].tolist() == results["z"].tolist() == [-number, -1]
+    assert left.bound_runs == right.bound_runs == bound_runs
+
+
 def test_every_call_has_its_own_results_whatever_follows():
     executor, inputs = two_engines(), [noise(seed, rows=2 + seed % 3) for seed in range(24)]
     results = [executor.run(given) for given in inputs]
@@ -99,6 +114,32 @@ def test_what_is_fed_is_neither_kept_nor_written():
         results = executor.run({"x": x})
         assert np.array_equal(x, noise(seed)["x"]) and fits(results, x)
         results["y"][...] = np.nan
+
+
+FORMS = {
+    "an output that is an input": "g (float[2,3] x) => (float[2,3] y, float[2,3] z) { y = Identity(x) z = Neg(x) }",
+    "two names of a value": "g (float[2,3] x) => (float[2,3] y, float[2,3] z) { y = Neg(x) z = Identity(y) }",
+    "a constant": "g (float[2,3] x) => (float[3] k, float[2,3] z) <float[3] c = {1,2,3}> { k = Neg(c) z = Neg(x) }",
+    "a view": "g (float[2,3] x) => (float[6] y, float[2,3] z) <int64[1] s = {6}> { y = Reshape(x, s) z = Neg(x) }",
+    "a scalar": "g (float[2,3] x) => (float y, float[2,3] z) { y = ReduceSum<keepdims=0>(x) z = Neg(x) }",
+    "other types": "g (float[2,3] x) => (bool[2,3] y, int64[2,3] z) { y = Greater(x, x) z = Cast<to=7>(x) }",
+    "bfloat16": "g (bfloat16[2,3] x) => (bfloat16[2,3] y, float[2,3] z) { y = Identity(x) z = Cast<to=1>(x) }",
+    "open extents": "g (float[N,3] x) => (float[N,3] y, float[3,N] z) { y = Neg(x) z = Transpose(y) }",
+}
+
+
+@pytest.mark.parametrize("engine", [OnnxRuntimeCpu, OpenVinoCpu])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_session_writes_into_arrays_what_it_computes(form, engine):
+    session = engine().load(RegionModel(parse(FORMS[form])), {})
+    x = np.zeros((2, 3), ml_dtypes.bfloat16 if form == "bfloat16" else np.float32)
+    outputs = {name: np.full(made.shape, 99, made.dtype) for name, made in session.run({"x": x}).items()}
+    call = session.bind({"x": x}, outputs)
+    for number in (1, 2):
+        x[...] = number * np.arange(1, 7).reshape(2, 3)
+        call()
+        for name, expected in session.run({"x": x.copy()}).items():
+            np.testing.assert_array_equal(outputs[name], expected)
 
 
 @pytest.mark.parametrize(

@@ -118,10 +118,10 @@ class RegionExecutor(dovetail.plugin.Executor):
 
     @cached_property
     def _bound(self) -> BoundRuns | None:
-        """Runs over planned buffers; None if regions may run at the same time, or values are no tensors of numbers."""
+        """Runs over planned buffers, one region after the other; None if values are no tensors of numbers."""
         graph, fed = self.model.graph, required_inputs(self.model.graph)
         is_numeric = all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
-        if self._direct is not None or not self.is_sequence or not self.runners or not is_numeric:
+        if self._direct is not None or not self.runners or not is_numeric:
             return None
         known = {*map(name_of, fed), *(name for runner in self.runners for name in runner.outputs)}
         if not known >= self._outputs.keys():
@@ -156,7 +156,8 @@ class RegionExecutor(dovetail.plugin.Executor):
             found = self._direct.run(inputs)
             if found is not None:
                 return found
-        bound = self._bound if self.timeline is None else None
+        in_order = self.is_sequence or self._pace.is_in_order
+        bound = self._bound if in_order and self.timeline is None else None
         if bound is not None:
             found = bound.run(inputs, [runner.bindable for runner in self.runners])
             if found is not None:

@@ -213,6 +213,11 @@ class Pace:
             return self._settled
         return len(self._seconds[False]) >= _RUNS
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether all further runs use one thread."""
+        return self.way == "off" or self._settled is False
+
     def took(self, parallel: bool, seconds: float) -> None:
         """Record how long a run took."""
         if self._settled is not None or self.way != "auto":
