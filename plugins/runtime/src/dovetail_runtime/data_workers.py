@@ -130,7 +130,7 @@ class DataWorkers:
         from dovetail_commands.sent_tasks import answers
 
         texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
-        given: Any = self.shared(model)
+        given: Any = self.shared(model) if model else model  # what is shared is lost with the workers that have it
         found: dict[int, Any] = {}
         for number, answer in answers(
             len(texts), lambda number: self.executor.submit(work, texts[number], given), _answer,
