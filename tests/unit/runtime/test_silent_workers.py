@@ -111,6 +111,7 @@ def test_a_cluster_that_lost_the_workers_ends_the_wait(monkeypatch):
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(sent_tasks, "_LOOKS", 0.1)
     monkeypatch.setattr(folder_jobs, "_RETURNS", 0.5)
+    monkeypatch.setenv("DOVETAIL_TASK_TIMEOUT", "60")
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as local,
         folder_jobs.data_machines(local.scheduler_address, load_plugins()) as found,

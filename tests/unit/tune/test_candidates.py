@@ -3,7 +3,7 @@
 import pytest
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import Availability, Engine, Reads, load_plugins
-from dovetail_tune.candidates import candidates_of, combinations_of
+from dovetail_tune.candidates import candidates_of, combinations_of, needs_of
 
 REGISTRY = load_plugins().registry
 ORT = "cpu-int8:runtime=onnxruntime"
@@ -134,6 +134,15 @@ def test_a_backend_that_is_named_and_does_not_run_here_is_an_error():
         candidates_of(REGISTRY, ["bpu-int8"])
     with pytest.raises(DovetailError, match="cpu-bf17"):
         candidates_of(REGISTRY, ["cpu-bf17"])
+
+
+def test_backends_compete_whose_engines_the_workers_have():
+    (first, *_) = needs_of(REGISTRY, ["tensorrt", "host"])["tensorrt"]
+    found = candidates_of(REGISTRY, ["tensorrt"], offers={first: ""})
+    assert "tensorrt" in [candidate.name for candidate in found.found]
+    with pytest.raises(DovetailError, match="'cpu-bf16' cannot run on the workers: .*: no device"):
+        candidates_of(REGISTRY, ["cpu-bf16"], offers={first: "", "openvino-cpu": "no device"})
+    assert "cpu-bf16" in candidates_of(REGISTRY, offers={first: ""}).absent
 
 
 def test_requests_are_raised_twice_at_most_and_keep_their_threads():

@@ -89,7 +89,8 @@ class DataWorkers:
             return self
         answers = self.machines.ask(engines_of_worker, self.blocked)
         offered = {name: offers_in(answer) for name, answer in answers.items()}
-        chosen = chosen_workers(offered, engines_on_this_machine(registry), needs, has_stand_ins)
+        here = engines_on_this_machine(registry, {name for engines in needs.values() for name in engines})
+        chosen = chosen_workers(offered, here, needs, has_stand_ins)
         elsewhere = "" if chosen.is_here else ", ".join(chosen.engines.values())
         machines = self.machines if set(chosen.workers) == offered.keys() else self.machines.among(chosen.workers)
         return replace(DataWorkers.on(machines, self.blocked), elsewhere=elsewhere)
@@ -129,7 +130,7 @@ class DataWorkers:
         from dovetail_commands.sent_tasks import answers
 
         texts = [json.dumps({**task, "blocked": self.blocked}) for task in tasks]
-        given: Any = self.shared(model)
+        given: Any = self.shared(model) if model else model  # what is shared is lost with the workers that have it
         found: dict[int, Any] = {}
         for number, answer in answers(
             len(texts), lambda number: self.executor.submit(work, texts[number], given), _answer,

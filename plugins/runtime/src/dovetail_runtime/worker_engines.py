@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import DovetailError, NoEngineError
 from dovetail.planning import HOST
 from dovetail.plugin import load_plugins
-from dovetail.plugin.loading import make_engine
+from dovetail.plugin.loading import described, make_engine
 from dovetail.text import abbreviated, pluralize
 from dovetail_onnx.files.parsing import Malformed, parse_json
 
@@ -32,21 +32,24 @@ Offers = Mapping[str, str]
 """Why an engine is not available on a machine, by its name; empty for those that are."""
 
 
-def engines_on_this_machine(registry: Registry) -> dict[str, str]:
-    """Return why each engine is not available here, by name; empty for those that are."""
+def engines_on_this_machine(registry: Registry, names: Iterable[str]) -> dict[str, str]:
+    """Return why engines are not available here, by name; empty for those that are."""
     found: dict[str, str] = {}
-    for name in registry.engine:
+    for name in names:
         try:
             ok, why = GuardedEngine(make_engine(registry, name)).available()
-        except (DovetailError, ImportError) as error:
-            ok, why = False, str(error)
+        except DovetailError as error:
+            ok, why = False, error.message
+        except Exception as error:  # a module that cannot be imported may raise anything
+            ok, why = False, described(error)
         found[name] = "" if ok else " ".join(why.split()) or "it is not available"
     return found
 
 
 def engines_of_worker(blocked: Sequence[str]) -> str:
-    """Return what `engines_on_this_machine` gives on a worker, as JSON."""
-    return json.dumps(engines_on_this_machine(load_plugins(block=blocked).registry))
+    """Return what `engines_on_this_machine` gives for all engines of a worker, as JSON."""
+    registry = load_plugins(block=blocked).registry
+    return json.dumps(engines_on_this_machine(registry, registry.engine))
 
 
 def offers_in(answer: object) -> Offers:

@@ -138,7 +138,9 @@ def candidates_of(
             continue
         try:
             backend = load_chosen(registry, choice)
-            why = why_not_tried(backend, host, engines_on_this_machine(registry) if offers is None else offers)
+            engines = own_engines(backend, host)
+            there = engines_on_this_machine(registry, engines) if offers is None else offers
+            why = why_not_tried(backend, engines, there)
         except DovetailError as error:
             if backends:
                 raise
@@ -203,15 +205,14 @@ def combinations_of(
     return list(combined.values())
 
 
-def why_not_tried(backend: Backend, host: Backend, offers: Mapping[str, str]) -> str:
+def why_not_tried(backend: Backend, engines: Sequence[str], offers: Mapping[str, str]) -> str:
     """Return why a backend does not compete on a machine; empty if it does.
 
     Args:
         backend: The backend.
-        host: The host.
+        engines: Its own engines.
         offers: See `candidates_of`.
     """
-    engines = own_engines(backend, host)
     if any(offers.get(name) == "" for name in engines):
         return ""
     reasons = [f"{name}: {offers.get(name, 'it is not installed')}" for name in engines]
