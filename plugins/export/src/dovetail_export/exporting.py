@@ -10,7 +10,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail import __version__, api
+from dovetail import __version__
+from dovetail.api import load
 from dovetail.errors import DovetailError
 from dovetail.planning import placed_backend
 from dovetail.plugin import CompiledModel, ShippedFolder, TemporaryFolder, load_plugins, shipped_folder
@@ -70,7 +71,7 @@ def export(
         shipped = shipped_folder(Path(result), plugins)
         if shipped is not None:
             return _written_folder(Path(result), shipped, folder, runner, plugins)
-    compiled = api.load(result, plugins) if isinstance(result, (str, Path)) else result
+    compiled = load(result, plugins) if isinstance(result, (str, Path)) else result
     if compiled.saved_to is None or not compiled.is_saved:
         raise DovetailError("what is exported has to be saved first", "result.save(FOLDER), then export it")
     with _staged(folder) as new:
@@ -104,7 +105,7 @@ def _written_folder(
             (new / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(result / path, new / path)
         for name, file in shipped.parts.items():
-            compiled = api.load(result / file, plugins)
+            compiled = load(result / file, plugins)
             if runner is not None or _has_several_engines(compiled):
                 (place := new / _PARTS / name).mkdir(parents=True)
                 parts[name] = _written(compiled, result / file, place, runner)
