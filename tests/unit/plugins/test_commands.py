@@ -148,6 +148,11 @@ def test_a_misspelled_command_has_near_misses(capsys):
     assert "there is no command 'complie' (did you mean 'compile'?)" in capsys.readouterr().err
 
 
+def test_a_renamed_command_has_its_new_name(capsys):
+    assert main(["hb-diff", "out", "log"]) == 2
+    assert "there is no command 'hb-diff', which is 'bpu diff' now" in capsys.readouterr().err
+
+
 def test_core_is_listed_like_any_plugin():
     registry = load_plugins().registry
     assert registry.command.entry("plugins").owner == "dovetail-core"

@@ -5,9 +5,11 @@ import textwrap
 import warnings
 
 import dovetail
+import dovetail.plugin
 import pytest
 from dovetail.cli.main import main
 from dovetail.errors import DovetailError
+from dovetail.plugin.renamed import KINDS, NAMES
 from onnx import parser
 
 NET = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 4] x) => (float[2, 4] y) { y = Relu(x) }'
@@ -54,13 +56,13 @@ def installed(tmp_path, monkeypatch):
 
 def test_all_faults_of_registering_are_said_at_once_with_the_new_names(installed):
     _, said = installed(
-        'region_former("older-parts", "dovetail_older.parts:Parts")',
+        'reducer("older-parts", "dovetail_older.parts:Parts")',
         'engine("older engine", "dovetail_older.engine:Engine")',
         'emiter("older-files", "dovetail_older.files:Files")',
         'solver("older-solver", "dovetail_older solver")',
     )
     (text,) = [line for line in said if "older" in line]
-    assert "4 faults: there is no kind 'region_former', which is 'partitioner' now" in text
+    assert "4 faults: there is no kind 'reducer'" in text
     for part in (
         "'older engine' may hold letters",
         "no kind 'emiter' (did you mean 'emitter'",
@@ -73,10 +75,10 @@ def test_all_faults_of_registering_are_said_at_once_with_the_new_names(installed
     ("line", "says"),
     [
         ("from dovetail_runtime.serialize import source_of", "which is dovetail_runtime.engine_source now"),
-        ("from dovetail.plugin import RegionFormer", "which is dovetail.plugin.Partitioner now"),
+        ("from dovetail.plugin import Observed", "which is dovetail.plugin.Outcome now"),
         ("from dovetail_lowering import lower", "which is dovetail_transforms now"),
         ("import dovetail_results.store", "which is dovetail_onnx now"),
-        ("import dovetail.plugin\ndovetail.plugin.Neighbour", "which is dovetail.plugin.Neighbor now"),
+        ("import dovetail.plugin\ndovetail.plugin.Compile", "which is dovetail.plugin.Policy now"),
         ("from dovetail.plugin import Enginee", "(did you mean 'Engine'"),
     ],
 )
@@ -85,6 +87,27 @@ def test_what_is_imported_by_an_old_name_is_told_the_new_one(installed, line, sa
     with pytest.raises(DovetailError) as caught:
         plugins.registry.emitter["older-files"]
     assert says in caught.value.message and "No module named 'acme'" not in caught.value.message
+
+
+def test_a_kind_works_under_its_old_name_with_a_warning(installed):
+    plugins, said = installed('region_former("older-parts", "dovetail_older.parts:Parts")', parts="Parts = 1")
+    assert "older-parts" in plugins.registry.partitioner
+    assert (
+        "the kind 'region_former' of dovetail-older is called 'partitioner' now; the old name works until 0.2" in said
+    )
+
+
+@pytest.mark.parametrize("old", NAMES)
+def test_a_name_works_under_its_old_name_with_a_warning(old):
+    new, until = NAMES[old]
+    with pytest.warns(FutureWarning, match=f"plugin.{old} is called dovetail.plugin.{new} now.* works until {until}"):
+        found = getattr(dovetail.plugin, old)
+    assert found is getattr(dovetail.plugin, new)
+
+
+@pytest.mark.parametrize("until", [until for _, until in [*NAMES.values(), *KINDS.values()]])
+def test_old_names_are_removed_when_their_version_comes(until):
+    assert tuple(map(int, dovetail.__version__.split(".")[:2])) < tuple(map(int, until.split(".")))
 
 
 def test_names_of_others_are_left_to_their_own_messages(installed):
@@ -134,7 +157,7 @@ def test_operators_of_a_broken_file_are_left_out(installed):
 
 def test_check_installed_lists_the_faults_of_a_plugin_that_was_left_out(installed, capsys):
     installed(
-        'region_former("older-parts", "dovetail_older.parts:Parts")',
+        'reducer("older-parts", "dovetail_older.parts:Parts")',
         'engine("older-engine", "dovetail_older.engine:Engine")',
         'emitter("older-files", "dovetail_older.files:Files")',
         engine="from dovetail_runtime.serialize import source_of\n",
@@ -143,7 +166,7 @@ def test_check_installed_lists_the_faults_of_a_plugin_that_was_left_out(installe
     assert main(["check", "--installed", "dovetail-older"]) == 1
     said = capsys.readouterr().out
     for part in (
-        "problem: ", "no kind 'region_former', which is 'partitioner' now", "problem: engine older-engine: ImportError",
+        "problem: ", "no kind 'reducer'", "problem: engine older-engine: ImportError",
         "which is dovetail_runtime.engine_source now", "problem: emitter older-files: ModuleNotFoundError",
     ):  # fmt: skip
         assert part in said

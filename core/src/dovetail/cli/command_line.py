@@ -14,7 +14,7 @@ from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.commands import load_command
 from dovetail.plugin.loading.registry import COMMAND_GROUPS
 from dovetail.plugin.options import COMMANDS_WITH_OPTIONS, InstalledOption, blaming, drop_option, installed_options
-from dovetail.text import did_you_mean
+from dovetail.plugin.renamed import COMMANDS, now_called
 
 if TYPE_CHECKING:
     from dovetail.plugin.commands import Command
@@ -90,7 +90,7 @@ class CommandLine:
 
     def _refuse(self, name: str, known: Sequence[str]) -> None:
         raise UsageError(
-            f"there is no command {name!r}{did_you_mean(name, known)}",
+            f"there is no command {name!r}{now_called(name, COMMANDS, known)}",
             to_install(name) or "`dovetail --help` lists them; others come with the distributions that bring them",
         )
 

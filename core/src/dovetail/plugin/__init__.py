@@ -4,5 +4,6 @@ Names are imported on first use, as `__init__.pyi` lists them, and none of them 
 """
 
 from dovetail.lazy_imports import attach_stub
+from dovetail.plugin.renamed import NAMES
 
-__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__, NAMES)

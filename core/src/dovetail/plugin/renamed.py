@@ -1,4 +1,8 @@
-"""What plugins used under another name in earlier versions: kinds, stages, modules and their contents."""
+"""What plugins used under another name in earlier versions.
+
+Names of `dovetail.plugin` and kinds work under their old names until the version that is said here
+(docs/reference/stability.md). Modules that moved do not: their importers are told the new names.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,21 @@ from collections.abc import Iterable, Mapping
 
 from dovetail.text import did_you_mean
 
-KINDS = {"region_former": "partitioner"}
+NAMES = {
+    "Holding": ("QuantizedValue", "0.2"),
+    "Neighbour": ("Neighbor", "0.2"),
+    "RegionFormer": ("Partitioner", "0.2"),
+    "Unbuilt": ("LazyModel", "0.2"),
+    "receipts_folder": ("user_folder", "0.2"),
+}
+"""Names of `dovetail.plugin`, each with its new name and the version that removes the old one."""
+
+KINDS = {"region_former": ("partitioner", "0.2")}
+"""Kinds of components, in the same way."""
+
+COMMANDS = {"hb-diff": "bpu diff", "hb-report": "bpu report"}
+"""Commands of the program `dovetail`, which are refused with their new names."""
+
 STAGES = {
     "analyse": "analyze",
     "normalise": "normalize",
@@ -23,14 +41,9 @@ MODULES = {
     "dovetail.ir.opening": "dovetail.ir",
     "dovetail.passes.Rewrite": "dovetail_transforms.Rewrite",
     "dovetail.passes.rewrite_model": "dovetail_transforms.rewrite_model",
-    "dovetail.plugin.Holding": "dovetail.plugin.QuantizedValue",
-    "dovetail.plugin.Neighbour": "dovetail.plugin.Neighbor",
     "dovetail.plugin.Compile": "dovetail.plugin.Policy",
     "dovetail.plugin.Observed": "dovetail.plugin.Outcome",
     "dovetail.plugin.Proceed": "dovetail.plugin.Policy",
-    "dovetail.plugin.RegionFormer": "dovetail.plugin.Partitioner",
-    "dovetail.plugin.Unbuilt": "dovetail.plugin.LazyModel",
-    "dovetail.plugin.receipts_folder": "dovetail.plugin.user_folder",
     "dovetail.runtime.engine": "dovetail.plugin",
     "dovetail.runtime.executor": "dovetail.plugin",
     "dovetail.runtime.serialise.source_of": "dovetail_runtime.engine_source",

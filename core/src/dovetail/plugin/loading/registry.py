@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from dovetail.errors import DovetailError
 from dovetail.installed import package_folder, required_by
+from dovetail.lazy_imports import warn_of_old_name
 from dovetail.planning.placement import HOST
 from dovetail.plugin import renamed
 from dovetail.plugin.loading.isolation import PluginWarning, described, foreign_output
-from dovetail.plugin.renamed import now_called
 from dovetail.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -359,10 +359,13 @@ class Registry:
     def __getattr__(self, name: str) -> Table:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in renamed.KINDS:
+            new, until = renamed.KINDS[name]
+            warn_of_old_name(f"the kind {name!r} of {self.owner}", repr(new), until)
+            return self.table(new)
         known = [attribute for attribute, value in vars(self).items() if isinstance(value, Table)]
-        near = now_called(name, renamed.KINDS, known)
         error = UnknownKindError(
-            f"there is no kind {name!r}{near}; a plugin may register {', '.join(known)}",
+            f"there is no kind {name!r}{did_you_mean(name, known)}; a plugin may register {', '.join(known)}",
             "see docs/plugins.md for what each kind holds, and which distribution brings it",
         )
         self.at_fault(error)
