@@ -18,11 +18,13 @@ KINDS = {
     "acme-gpu": ["--from", "gpu-fp16", "--engine"],
     "acme-npu": ["--emitter"],
     "acme-npu-int8": ["--emitter", "--int8"],
+    "acme-npu-quantizes": ["--quantizes"],
 }
 SLOW = pytest.mark.skipif(not os.environ.get("DOVETAIL_SLOW"), reason="minutes: DOVETAIL_SLOW=1 runs it")
 PARTS = [
     ("acme-npu", "net or relu"),
     pytest.param("acme-int8", "net or relu", marks=pytest.mark.slow),
+    pytest.param("acme-npu-quantizes", "net or relu", marks=pytest.mark.slow),
     pytest.param("acme-float", "not nodes or relu or conv", marks=pytest.mark.slow),
 ]
 WHOLE = [(name, "") for name in KINDS] if os.environ.get("DOVETAIL_SLOW") else []
@@ -66,7 +68,7 @@ def test_it_is_installed_and_compiles_a_model(dovetail, made, name):
     assert sum(row["backend"] == name for row in document["placements"]) >= 2
     (output,) = document["verification"]["outputs"]
     assert output["snr_db"] > 20
-    engine = f"{name}-engine" if {"--engine", "--emitter"} & {*KINDS[name]} else ""
+    engine = f"{name}-engine" if {"--engine", "--emitter", "--quantizes"} & {*KINDS[name]} else ""
     listed = json.loads(dovetail("backends", "--json", PYTHONPATH=site).stdout)["backends"]
     (found,) = [item for item in listed if item["name"] == name]
     assert not engine or found["engines"][0] == {**found["engines"][0], "name": engine, "available": True}

@@ -38,6 +38,7 @@ def new_backend(
     int8: bool = False,
     engine: bool = False,
     emitter: bool = False,
+    quantizes: bool = False,
     source: str = "",
 ) -> list[str]:
     """Write a distribution that can be installed and checked and passes its tests as it is.
@@ -50,6 +51,7 @@ def new_backend(
         engine: Add an engine class.
         emitter: Add an emitter that compiles regions with a tool in a process of its own, and an engine for its
             programs.
+        quantizes: The tool reads floats and scales, and quantizes by itself; adds an emitter and a file for integers.
         source: Start with the file of this installed backend.
 
     Returns:
@@ -61,6 +63,9 @@ def new_backend(
     """
     if not _NAME.fullmatch(name) or len(name) > 60:
         raise UsageError(f"{name[:80]!r} is no name for a backend", "use small letters, digits and '-', as in acme-npu")
+    int8, emitter = int8 or quantizes, emitter or quantizes
+    if source and quantizes:
+        raise UsageError("--quantizes has a file of its own, and --from copies one", "leave one of them out")
     if source and int8:
         raise UsageError("--int8 and --from both say what the file begins with", "leave one of them out")
     if source and emitter:
@@ -71,7 +76,7 @@ def new_backend(
         raise DovetailError(f"the backend '{name}' is installed already{owner}", "choose another name")
     if folder.exists() and not folder.is_dir() or folder.is_dir() and any(folder.iterdir()):
         raise DovetailError(f"{folder} exists already", "name another folder with -o; nothing in it was changed")
-    parts = "emitter" if emitter else "engine" if engine else ""
+    parts = "quantizing" if quantizes else "emitter" if emitter else "engine" if engine else ""
     files = (
         _copied(name, source, plugins, engine) if source else _from_template(name, "int8" if int8 else "float", parts)
     )
@@ -86,6 +91,7 @@ def _from_template(name: str, kind: str, parts: str) -> dict[str, str]:
         "engine": f"engines: [{name}-engine, reference]",
         "emitter": f"engines: [{name}-engine, onnxruntime-cpu], artifacts: [{name}-compiler]",
     }
+    emit["quantizing"] = emit["emitter"]
     tokens = {**_tokens(name), "emit": emit[parts], "onnx": _onnx_version()}
     package = f"src/{tokens['package']}"
     dependencies = [*_NEEDED, *(["dovetail-quantize"] if kind == "int8" else [])]
@@ -158,6 +164,11 @@ _CODE = {
         "engine.py": ("program_engine.py", "the engine `{}-engine`, which runs the programs"),
     },
 }
+_CODE["quantizing"] = {
+    **_CODE["emitter"],
+    "emitter.py": ("quantizing_emitter.py", "the emitter `{}-compiler`, which compiles floats with the plan's scales"),
+    "worker.py": ("quantizing_worker.py", "calls your tools, in a process of its own"),
+}
 """Files of code by what is added, each with its template and its row in the README."""
 
 
@@ -167,10 +178,11 @@ def _common(name: str, parts: str, operators: str, dependencies: str) -> dict[st
     range_ = _range()
     listed = [f'  "{each}{range_}",' for each in dependencies.splitlines()]
     listed += ['  "onnxruntime>=1.20",'] if parts else []
+    registered = {"quantizing": "emitter"}.get(parts, parts)
     rows = "".join(f"| `{file}` | {about.format(name)} |\n" for file, (_, about) in _CODE[parts].items())
     tokens |= {"operators": operators, "dependencies": "\n".join(listed), "range": range_, "code_rows": rows}
     package = f"src/{tokens['package']}"
-    init = _filled("__init__.py", tokens) + (_filled(f"{parts}_registration", tokens) if parts else "")
+    init = _filled("__init__.py", tokens) + (_filled(f"{registered}_registration", tokens) if parts else "")
     files = {
         "pyproject.toml": _filled("pyproject.toml", tokens),
         "README.md": _filled("README.md", tokens),

@@ -19,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with an emitter that compiles regions by a tool in another process, and an engine for its programs",
     )
     parser.add_argument(
+        "--quantizes", action="store_true", help="as --emitter --int8, with a tool that quantizes floats by itself"
+    )
+    parser.add_argument(
         "--from", dest="source", metavar="BACKEND", help="begin with the file of an installed backend, such as gpu-fp16"
     )
     parser.add_argument(
@@ -38,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
         int8=args.int8,
         engine=args.engine,
         emitter=args.emitter,
+        quantizes=args.quantizes,
         source=args.source or "",
     )
     if args.json:
