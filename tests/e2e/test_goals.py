@@ -68,7 +68,7 @@ def test_a_trained_net_meets_its_goal_and_its_plan_needs_no_goal(accurate):
     assert accuracy["raised"]
     assert {str(node.precision) for node in found.nodes if node.name in accuracy["raised"]} == {"float32"}
     assert "bfloat16" in {str(node.precision) for node in found.nodes}, "not everything is raised"
-    held_back = "accuracy is that of 88 of 360 rows, which nothing was calibrated with and no search saw"
+    held_back = "accuracy on 88 of 360 rows, held out from calibration and search"
     assert accuracy["measured_on"] == held_back
     assert held_back in compiled.verification.notes
     replayed = dovetail.compile(MODEL, plan=folder, data=DATA)

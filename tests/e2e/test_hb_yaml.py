@@ -59,7 +59,7 @@ def project(tmp_path, monkeypatch):
 def test_a_file_alone_is_enough(project, capsys):
     assert main(["compile", "--hb-yaml", "config.yaml", "-o", "out"]) == 0
     shown = capsys.readouterr().out
-    assert "of 120 batches, which nothing was calibrated with" in shown
+    assert "of 120 batches, held out from calibration" in shown
     assert "bpu-int8" in shown.splitlines()[-1]
     assert "note: config.yaml:15: samples are normalized accordingly" in shown
     assert "compile_mode, debug, core_num, optimize_level mean something to the vendor's compiler alone" in shown

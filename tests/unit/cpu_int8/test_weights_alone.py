@@ -486,7 +486,7 @@ def test_scales_of_blocks_are_those_with_the_least_error_of_the_product(options,
         dovetail.verify(source, one, data[10:], plugins=plugins()).worst_snr_db for one in (plain, weighed)
     )
     assert after > before + 0.5
-    assert [r.rule for r in weighed.remarks if r.kind == "passed" and "count by what it reads" in r.why] == ["scales"]
+    assert [r.rule for r in weighed.remarks if r.kind == "passed" and "energy of its input" in r.why] == ["scales"]
     assert formats(weighed) == formats(plain)
 
 

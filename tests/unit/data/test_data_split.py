@@ -82,7 +82,7 @@ def test_the_number_that_is_needed_is_said():
     assert found.too_few == why
     whole = split(net(rows="1"), {"x": numbered(1)}, searched=True)
     assert whole.too_few.startswith("no sample of its own can judge, 8 must") and whole.judged == 0
-    assert "which also calibrated" in whole.text
+    assert "that also calibrated" in whole.text
 
 
 def test_independent_rows_of_one_batch_are_divided_with_their_labels():
@@ -92,7 +92,7 @@ def test_independent_rows_of_one_batch_are_divided_with_their_labels():
         read = list(batches(model, found.part(use)))
         assert [int(row) for feeds, _ in read for row in feeds["x"][:, 0]] == rows
         assert [int(label) for _, labels in read for label in labels[""]] == rows
-    assert found.text == "accuracy is that of 3 of 8 rows, which nothing was calibrated with and no search saw"
+    assert found.text == "accuracy on 3 of 8 rows, held out from calibration and search"
 
 
 def test_rows_that_judge_come_in_pieces_whose_spread_can_be_measured():

@@ -41,19 +41,19 @@ def batch(*numbers):
 def test_each_batch_has_one_use(tmp_path):
     *parts, text = parts_of(FIXED, batch(1, 2, 3, 4, 5, 6), tmp_path)
     assert parts == [[[[1, 1]], [[2, 2]]], [[[3, 3]]], [[[4, 4]], [[5, 5]], [[6, 6]]]]
-    assert text == "accuracy is that of 3 of 6 batches, which nothing was calibrated with and no search saw"
+    assert text == "accuracy on 3 of 6 batches, held out from calibration and search"
 
 
 def test_rows_of_a_single_batch_are_split_where_they_are_independent(tmp_path):
     *parts, text = parts_of(ROWS, batch(1, 2, 3), tmp_path)
     assert parts == [[[[1, 1]]], [[[2, 2]]], [[[3, 3]]]]
-    assert text == "accuracy is that of 1 of 3 rows, which nothing was calibrated with and no search saw"
+    assert text == "accuracy on 1 of 3 rows, held out from calibration and search"
 
 
 def test_what_cannot_be_split_does_both_and_says_so(tmp_path):
     one, other, judge, text = parts_of(FIXED, batch(1), tmp_path)
     assert one == other == [[[1, 1]]] and judge is None
-    assert text.startswith("accuracy is that of data which also calibrated, since nothing could be held back")
+    assert text.startswith("accuracy on the data that also calibrated, since none could be held out")
 
 
 def test_recordings_are_in_one_folder_and_are_told_apart_there(tmp_path):

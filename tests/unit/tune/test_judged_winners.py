@@ -42,7 +42,7 @@ def test_the_winner_says_what_it_has_on_samples_that_no_candidate_saw(tuned):
     (line,) = [line for line in found.lines() if line.startswith("on samples that no candidate saw: ")]
     assert line.endswith(found.judged) and ("SNR" in line or "exact" in line)
     (note,) = [note for note in found.notes if note.startswith("the table compares candidates on other samples")]
-    assert "8 of 24" in note and "no search saw" in note
+    assert "8 of 24" in note and "held out from calibration and search" in note
 
 
 def test_what_misses_the_goal_there_does_not_win(tuned):

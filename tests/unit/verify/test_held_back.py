@@ -127,7 +127,7 @@ def test_what_judges_has_calibrated_nothing(product, goal):
         assert compiled.plan.summary["accuracy"]["raised"], "the scales do not fit what judges"
     else:
         assert compiled.verification.worst_snr_db < 5
-        assert "which nothing was calibrated with" in compiled.verification.held_back
+        assert "held out from calibration" in compiled.verification.held_back
     even = dovetail.compile(product, "cpu-int8", data=Samples([1.0] * 12), **goal)
     assert even.verification.worst_snr_db > 25
 
@@ -155,7 +155,7 @@ def test_a_goal_on_too_few_samples_is_not_called_met(product, capsys, tmp_path, 
 
 def test_ranks_are_those_of_samples_that_did_not_calibrate(product):
     ranking = dovetail.bisect(product, "cpu-int8", data=Samples(LOUD_AT_THE_END))
-    assert ranking.notes[0] == "accuracy is that of 3 of 12 batches, which nothing was calibrated with"
+    assert ranking.notes[0] == "accuracy on 3 of 12 batches, held out from calibration"
     assert ranking.snr_low < 5
 
 

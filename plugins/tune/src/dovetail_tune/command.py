@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--threads", type=_numbers, default=(), metavar="N[,N...]", help="threads to try; 0 for the engine's choice")
     add("--no-mix", dest="mixed", action="store_false", help="try no plans that mix backends")
-    add("--budget", metavar="SECONDS", help="stop after this time (for each model) with the best that is known")
+    add("--budget", metavar="SECONDS", help="time limit in seconds (per model); the best plan found so far is returned")
     add("--journal", type=output, metavar="FOLDER", help="results and journal, to resume from (default: OUT.tune)")
     add(
         "--cluster",

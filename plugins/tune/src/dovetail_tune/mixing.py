@@ -100,7 +100,7 @@ class Mixing:
             self.notes.append(f"nothing is mixed: {error.message}")
             return
         if len(segments) < 2:
-            self.notes.append("nothing is mixed: no few values separate two parts of the model")
+            self.notes.append("no plans are mixed: no few values separate the model into two parts")
             return
         if self._runner.deadline.is_over or any((s.index, 0) not in profiles.seconds for s in segments):
             self.notes.append("nothing is mixed: not every segment was profiled")

@@ -161,7 +161,7 @@ class TrialRunner:
     def _prepared(
         self, candidate: Candidate, submitted: CandidateTrial | _Submitted, step: Callable[[str], None]
     ) -> tuple[CandidateTrial, Pending | None]:
-        """Return what compiling a candidate gave, and what waits for its timing; None if it is not timed."""
+        """Return the trial of a candidate, and its pending timing; None if it is not timed."""
         if isinstance(submitted, CandidateTrial):
             if submitted.status != NOT_TRIED:
                 step(candidate.name)

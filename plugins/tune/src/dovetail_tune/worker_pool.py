@@ -114,7 +114,7 @@ class WorkerPool(ABC):
         """
 
     def release(self, runners: Collection[str] | None = None) -> None:  # noqa: B027, need not be overridden
-        """End what is kept for the next measurement.
+        """Stop the processes that are kept for the next measurement.
 
         Args:
             runners: Names of runners; None for everything, what prepares candidates included.

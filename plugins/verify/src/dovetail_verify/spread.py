@@ -109,7 +109,7 @@ class Spread:
 
 
 def _risen(perplexity: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
-    """Return perplexities whose rise is that of more noise, which is no fall."""
+    """Return perplexities whose rise is scaled by a factor; a fall stays as it is."""
     if perplexity is None or perplexity[1] <= perplexity[0]:
         return perplexity
     return perplexity[0], perplexity[0] + (perplexity[1] - perplexity[0]) * factor

@@ -55,13 +55,13 @@ def elu(inputs: Operands, attributes: Attributes) -> np.ndarray:
 
 
 def relu(inputs: Operands, attributes: Attributes) -> np.ndarray:
-    """Compute `Relu`: of what is no number, zero."""
+    """Compute `Relu`; NaN maps to 0."""
     values = given(inputs[0])
     return np.where(values > 0, values, np.float32(0))
 
 
 def clip(inputs: Operands, attributes: Attributes) -> np.ndarray:
-    """Compute `Clip`: of what is no number, the limit."""
+    """Compute `Clip`; NaN maps to the bound."""
     values = given(inputs[0])
     for limit, choose in zip(inputs[1:3], (np.fmax, np.fmin), strict=False):
         values = values if limit is None else choose(values, limit)

@@ -162,7 +162,7 @@ class Refine(Option):
         parser.add_argument(
             "--refine",
             metavar="STEPS",
-            help=f"change quantized weights so that less is lost: some of {','.join(STEPS)}, or none; by default what "
+            help=f"corrections of quantized weights: some of {','.join(STEPS)}, or none; by default what "
             "each backend's file says",
         )
 

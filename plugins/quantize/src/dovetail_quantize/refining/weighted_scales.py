@@ -44,7 +44,8 @@ def weigh_scales(model: Model, ctx: Context) -> bool:
         for product in read[value]:
             product.weight.meta[ENERGY] = kept
             loud = f"the loudest of {len(kept)} channels has {kept.max():.3g} of the mean energy"
-            ctx.remark("passed", product.node, "scales", f"errors of its weight count by what it reads: {loud}")
+            why = f"errors of its weight count by the energy of its input channels: {loud}"
+            ctx.remark("passed", product.node, "scales", why)
     number = sum(len(read[value]) for value in energies)
     ctx.count("weighed", number)
     record.count(SCALES, number)

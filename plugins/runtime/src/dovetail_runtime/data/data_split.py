@@ -130,10 +130,10 @@ class DataSplit:
         """What accuracy is measured on, as a sentence."""
         if self.judged:
             of = pluralize(len(self.uses), self.unit)
-            searched = " and no search saw" if Use.SEARCH in self.uses else ""
-            return f"accuracy is that of {self.judged} of {of}, which nothing was calibrated with{searched}"
+            searched = " and search" if Use.SEARCH in self.uses else ""
+            return f"accuracy on {self.judged} of {of}, held out from calibration{searched}"
         reason = f"{self.why}; give more files" if self.why else "it is one batch; give more files or samples"
-        return f"accuracy is that of data which also calibrated, since nothing could be held back: {reason}"
+        return f"accuracy on the data that also calibrated, since none could be held out: {reason}"
 
 
 def split_data(

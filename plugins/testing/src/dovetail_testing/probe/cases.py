@@ -35,7 +35,7 @@ class ProbeCase:
         feeds: The inputs.
         expected: Recorded results; empty without any.
         sample: The node as a sample that can be changed; None if its inputs are no arrays.
-        weight: How much it counts.
+        weight: Relative weight in the verdict of its operator.
         at_ends: Whether its integers are at the ends of their types, so that it speaks for all nodes of the same names.
     """
 

@@ -90,7 +90,7 @@ class Observation:
         names: Its names.
         outcome: How it went.
         right: Whether the engine computes it, as exactly as it computes others of its precision.
-        weight: How much it counts: nodes of tests more than variations.
+        weight: Relative weight in the verdict of its operator; nodes of tests weigh more than variations.
     """
 
     label: str

@@ -130,7 +130,7 @@ class BackendCheck(Check):
 
     def __init__(self, request: Mapping[str, Any], goals: Goals, text: str, plugins: PluginSet):
         if not goals and not text:
-            raise UsageError("nothing says what fails", "add a goal such as --min-snr 20, or --raises TEXT")
+            raise UsageError("no condition of failure is given", "add a goal such as --min-snr 20, or --raises TEXT")
         if goals and text:
             raise UsageError(f"{goals} and --raises are two failures", "reduce one after the other")
         self._request, self._goals, self._text, self._plugins = dict(request), goals, text, plugins

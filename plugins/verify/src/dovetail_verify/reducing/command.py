@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
     request = request_of(args)
     if not args.backend and args.check is None:
         raise UsageError(
-            "nothing says what fails", "add --check COMMAND, or --backend NAME with a goal or --raises TEXT"
+            "no condition of failure is given", "add --check COMMAND, or --backend NAME with a goal or --raises TEXT"
         )
     from dovetail_verify.reducing.functions import reduce
 

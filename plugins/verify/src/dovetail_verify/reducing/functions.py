@@ -119,7 +119,7 @@ def _check(
 ) -> Check:
     if check is None:
         if not backends:
-            raise UsageError("nothing says what fails", "give a check, or backends with a goal or `raises`")
+            raise UsageError("no condition of failure is given", "give a check, or backends with a goal or `raises`")
         return BackendCheck(request, goals, raises, plugins)
     if goals:
         raise UsageError(f"{goals} is measured on a backend's result, and the check says itself what fails",
