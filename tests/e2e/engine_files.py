@@ -24,17 +24,16 @@ def programs(folder, inputs):
     model = onnx.load(folder / "model.onnx")
     values = {weight.name: numpy_helper.to_array(weight) for weight in model.graph.initializer} | inputs
     for node in model.graph.node:
-        is_program = node.domain == "com.acme.npu"
-        given = _program(folder / "artifacts", node, values) if is_program else _alone(model, node, values)
+        is_program = node.op_type == "EPContext"
+        given = _program(folder, node, values) if is_program else _alone(model, node, values)
         values.update((name, array) for name, array in zip(node.output, given) if name)
     return {value.name: values[value.name] for value in model.graph.output}
 
 
-def _program(artifacts, node, values):
+def _program(folder, node, values):
     """The outputs of a program, which takes and gives images with the channels last."""
-    region = next(entry.value for entry in node.metadata_props if entry.key == "dovetail.artifact")
-    name = next(a.s.decode() for a in node.attribute if a.name == "program")
-    head, _, content = (artifacts / region / name).read_bytes().partition(b"\n")
+    path = next(a.s.decode() for a in node.attribute if a.name == "ep_cache_context")
+    head, _, content = (folder / path).read_bytes().partition(b"\n")
     assert head.startswith(b"ACME ")
     session = onnxruntime.InferenceSession(zlib.decompress(content), providers=["CPUExecutionProvider"])
     feeds = [_turned(values[name], CHANNELS_FIRST) for name in node.input]

@@ -161,11 +161,14 @@ def test_machines_with_other_versions_are_left_out(monkeypatch):
         def get_executor(self, **given):
             return given
 
+        def scheduler_info(self, n_workers):
+            return {"workers": {name: {"host": f"host of {name}"} for name in self.answers}}
+
     client = Client()
     monkeypatch.setattr(folder_jobs, "cluster_client", lambda *_: nullcontext(client))
     client.answers = {"one": True, "two": False}
     with machines("tcp://somewhere", api.load_plugins()) as (executor, notes):
-        assert executor == {"pure": False, "workers": ["one"]}
+        assert executor == {"pure": False, "workers": ["host of one"]}
         assert notes == ["worker two is left out: it has other versions"]
     client.answers = {"two": False}
     with pytest.raises(DovetailError, match="worker two is left out"), machines("tcp://somewhere", api.load_plugins()):

@@ -187,13 +187,13 @@ def test_a_time_limit_that_is_none(text, capsys):
         ("strategy", "acme-s", "pathlib:Path", "is no Strategy"),
         ("emitter", "acme-m", "json:dumps", "is no Emitter"),
         ("fact", "acme_f", "sys:argv", "cannot be called"),
-        ("command", "acme", "sys:argv", "has no name, summary"),
+        ("command", "acme", "sys:argv", "has no add_arguments, run"),
     ],
 )
 def test_targets_that_break_their_contract(kind, name, target, says):
     plugins = dovetail.load_plugins()
     with plugins.registry.on_behalf_of("dovetail-host"):
-        getattr(plugins.registry, kind)(name, target)
+        getattr(plugins.registry, kind)(name, target, *(("extend", "Break.") if kind == "command" else ()))
     from dovetail_testing.kit.targets import targets_of
 
     (found,) = [one for one in targets_of("dovetail-host", plugins) if one.name == name]

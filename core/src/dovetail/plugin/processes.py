@@ -119,23 +119,29 @@ def end_with_parent() -> None:
 def run_command(command: str | Sequence[str], seconds: float | None = None) -> Finished:
     """Run a program, without standard input, and return its exit code and what it prints.
 
+    It ends when this process does, for whatever reason.
+
     Args:
         command: Program and arguments; a text for a shell, which must be the user's own.
         seconds: Time limit.
-
-    It ends when this process does, for whatever reason.
 
     Raises:
         TimeoutError: The time is over; the program and its own children were ended. The error has its last words.
         OSError: It cannot be started.
     """
-    process = subprocess.Popen(
-        command, shell=isinstance(command, str), env=child_environment(), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-    )  # fmt: skip
+    with _ended_with_this_process() as guard:
+        process = subprocess.Popen(
+            command, shell=isinstance(command, str), env=child_environment(), stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        )  # fmt: skip
+        guard(process.pid)
+        return _finished(process, seconds)
+
+
+def _finished(process: subprocess.Popen[str], seconds: float | None) -> Finished:
+    """Wait for a command, and end it with all that it started if it takes too long, or if the wait is interrupted."""
     try:
-        with _ended_with_this_process(process.pid):
-            text, _ = process.communicate(timeout=seconds)
+        text, _ = process.communicate(timeout=seconds)
     except BaseException as error:
         said = _end_group(process).split("\n")
         if isinstance(error, subprocess.TimeoutExpired):
@@ -146,20 +152,28 @@ def run_command(command: str | Sequence[str], seconds: float | None = None) -> F
 
 
 @contextlib.contextmanager
-def _ended_with_this_process(group: int) -> Iterator[None]:
-    """End a group of processes if this process ends inside of the block, as when it is killed.
+def _ended_with_this_process() -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes a group of processes, which ends if this process ends inside of the block.
 
-    A shell reads from a pipe that only this process has open for writing, and hears of its end that way.
+    A shell reads from a pipe that only this process has open for writing, and hears of its end that way. It is started
+    first, so that nothing is left behind if this process is killed while the group starts.
     """
     if fcntl is None:  # Windows
-        yield
+        yield lambda group: None
         return
     watch = subprocess.Popen(
-        ["/bin/sh", "-c", f"read _; kill -9 -{group}"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True,
+        ["/bin/sh", "-c", 'read group; read _; [ -z "$group" ] || kill -9 "-$group"'], stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
+    assert watch.stdin is not None
+    told = watch.stdin
+
+    def tell(group: int) -> None:
+        told.write(f"{group}\n".encode())
+        told.flush()
+
     try:
-        yield
+        yield tell
     finally:
         watch.kill()
         watch.communicate()

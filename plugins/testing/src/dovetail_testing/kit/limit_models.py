@@ -210,7 +210,8 @@ def _knobs(sample: NodeSample, row: Row, limit: Limit) -> Iterator[Knob]:
                     yield from extent_knobs(sample, ports[pattern.target], axis)
                 elif pattern.target in schema.attributes:
                     yield from attribute_knobs(schema, sample, pattern.target, place)
-    if all(name in schema.attributes or name.endswith((".constant", ".rank")) for name in limit.names):
+    of_inputs = {f"{name}.{fact}" for name in ports for fact in ("constant", "rank")}
+    if of_inputs.union(schema.attributes).issuperset(limit.names):
         return
     for index, shape in sample.floats():
         for axis in range(len(shape)):
