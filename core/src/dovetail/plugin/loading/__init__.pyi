@@ -49,6 +49,7 @@ from dovetail.plugin.loading.registry import (
     problem_of as problem_of,
 )
 from dovetail.plugin.loading.stores import store_for as store_for
+from dovetail.plugin.commands import load_command as load_command
 from dovetail.plugin.options import blaming as blaming, installed_options as installed_options
 from dovetail.plugin.artifacts import (
     FUNCTIONS as FUNCTIONS,

@@ -21,7 +21,7 @@ from dovetail.plugin import (
     Runner,
     Strategy,
 )
-from dovetail.plugin.loading import class_of, derived, format_of, load_backend_file
+from dovetail.plugin.loading import class_of, derived, format_of, load_backend_file, load_command
 from dovetail_kernels.operator_files.library import library_of
 from dovetail_schemas.yaml_source import load_tree
 
@@ -48,8 +48,6 @@ _CLASSES: dict[str, type] = {
 
 _CALLED = ("fact", "solver", "observer", "conversion", "kernel", "device_memory")
 """Kinds whose targets are called: functions and classes."""
-
-_COMMAND = ("name", "summary", "add_arguments", "run")
 
 
 class Target(NamedTuple):
@@ -111,8 +109,7 @@ def _check(table: Table, name: str, registry: Registry) -> None:
     elif kind == "option":
         derived(found, who, Option)
     elif kind == "command":
-        if lacking := [part for part in _COMMAND if not hasattr(found, part)]:
-            raise DovetailError(f"{who} has no {', '.join(lacking)}", "see docs/kinds/commands.md")
+        load_command(registry, name)
     elif kind in _CALLED and not callable(found):
         raise DovetailError(f"{who} is {type(found).__name__}, which cannot be called", "see docs/plugins.md")
     if kind == "engine" and vars(found).get("name", name) != name:
