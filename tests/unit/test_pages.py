@@ -106,6 +106,9 @@ def options_of_commands():
         parser = CommandLine(words).parser()
         with contextlib.redirect_stdout(io.StringIO()) as text, pytest.raises(SystemExit):
             parser.parse_args([*words, "--help"])
+        if "--help-all" in text.getvalue():
+            with contextlib.redirect_stdout(text), pytest.raises(SystemExit):
+                parser.parse_args([*words, "--help-all"])
         listed = re.findall(r"^  (-.*?)(?:  |$)", text.getvalue(), re.MULTILINE)
         found[name] = set(OPTION.findall(" ".join(listed)))
     return found

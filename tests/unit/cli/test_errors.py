@@ -91,6 +91,25 @@ def test_help_names_every_command(cli):
         assert cli(command, "--help")[0] == 0
 
 
+def test_help_is_one_screen_and_help_all_lists_what_few_need(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    code, short, _ = cli("compile", "--help")
+    assert code == 0 and len(short.splitlines()) <= 80
+    assert short.startswith("usage: dovetail compile [options] [MODEL|FOLDER]\n")
+    code, long, _ = cli("compile", "--help-all")
+    assert code == 0
+    for option, group in (
+        ("--print-after", "debugging of passes"),
+        ("--unit-conv", "options of bpu-int8"),
+        ("--workspace", "options of tensorrt"),
+        ("--runtime", "options of language models"),
+    ):
+        assert f"  {option} " not in short and f"  {option} " in long
+        assert group in short.splitlines()[-1] + short.splitlines()[-2]
+        assert long.index(f"{group}:\n") < long.index(f"  {option} ")
+    assert "--help-all" not in cli("backends", "--help")[1]
+
+
 def test_a_closed_pipe_is_quiet():
     command = f"{sys.executable} -m dovetail.cli.main passes --json | head -c 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=60)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import options_of
 from dovetail.errors import UsageError
 from dovetail.ir import FlatGraph
 from dovetail.plugin import Edit, Option
@@ -36,7 +37,7 @@ class UnitConvOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--unit-conv` to the parser."""
-        parser.add_argument(
+        options_of(parser, "bpu-int8").add_argument(
             "--unit-conv",
             action="append",
             default=[],

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import options_of
 from dovetail.errors import UsageError
 from dovetail.plugin import Option, Policy, Proposal
 from dovetail_onnx import saved_size
@@ -51,7 +52,7 @@ class MaxSize(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--max-size`."""
-        parser.add_argument(
+        options_of(parser, "cpu-int8").add_argument(
             "--max-size",
             metavar="SIZE",
             help="bytes of the result, as 600MB: weights of cpu-int8:weights=int4 have 8 bits where it helps most",

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.cli import options_of
 from dovetail.planning import Remark
 from dovetail.plugin import Option
 from dovetail.text import pluralize
@@ -37,7 +38,7 @@ class AskParserOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--ask-parser` to the parser."""
-        parser.add_argument(
+        options_of(parser, "tensorrt").add_argument(
             "--ask-parser",
             action="store_true",
             help="ask TensorRT's parser about every node, and list the nodes for which the backend file says otherwise",

@@ -13,3 +13,15 @@ from dovetail.cli.common import (
     say as say,
 )
 from dovetail.cli.plugins import broken_lines as broken_lines
+from dovetail.cli.option_groups import (
+    ACCURACY as ACCURACY,
+    DEBUGGING as DEBUGGING,
+    DECISIONS as DECISIONS,
+    ENGINES as ENGINES,
+    INPUTS as INPUTS,
+    LANGUAGE as LANGUAGE,
+    WRITTEN as WRITTEN,
+    CommandParser as CommandParser,
+    option_group as option_group,
+    options_of as options_of,
+)

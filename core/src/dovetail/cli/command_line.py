@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail import __version__
 from dovetail.api_extensions import to_install
+from dovetail.cli.option_groups import ACCURACY, DECISIONS, ENGINES, INPUTS, LANGUAGE, WRITTEN, CommandParser
 from dovetail.errors import DovetailError, UsageError
 from dovetail.installed import DISTRIBUTION
 from dovetail.plugin.commands import load_command
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dovetail.plugin.loading.registry import Registry
 
 
+_GROUPS = (WRITTEN, INPUTS, DECISIONS, ACCURACY, ENGINES, LANGUAGE)
 _ABOUT = "Give every operator of a model a backend and a precision, and say why."
 _EPILOG = "Options: `dovetail COMMAND --help`. Exit codes: 0 done, 1 model or request at fault, 2 command line."
 
@@ -99,11 +101,14 @@ class CommandLine:
         for word in self.name.split(" "):
             # Abbreviations would depend on which plugins are installed: without the one that verifies, `--verify`
             # would mean `--verify-each`.
-            parser = listed.add_subparsers(prog=listed.prog).add_parser(word, description=summary, allow_abbrev=False)
+            under = listed.add_subparsers(prog=listed.prog, parser_class=CommandParser)
+            parser = under.add_parser(word, description=summary, allow_abbrev=False)
             listed = parser
         parser.set_defaults(command=command, command_line=self)
+        parser.order_groups(_GROUPS)
         _add_arguments(parser, command)
         if self.name not in COMMANDS_WITH_OPTIONS:
+            parser.fold()
             return program
         self.options = installed_options(self.plugins.registry, self.name)
         while faulty := _faulty(self.options, command):
@@ -112,6 +117,7 @@ class CommandLine:
         for found in self.options:
             with blaming(found):
                 found.option.add_arguments(parser)
+        parser.fold()
         return program
 
 
@@ -120,7 +126,7 @@ def _faulty(options: Sequence[InstalledOption], command: Command) -> tuple[str, 
 
     A throwaway parser gets them: an option that fails halfway must not leave arguments behind.
     """
-    trial = argparse.ArgumentParser(add_help=True)
+    trial = CommandParser(add_help=True)
     _add_arguments(trial, command)
     for one in options:
         try:

@@ -10,7 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail.cli import PlainCommand, existing, note, option_keywords, output, plugins_of, print_json, say
+from dovetail.cli import (
+    ENGINES,
+    WRITTEN,
+    PlainCommand,
+    existing,
+    note,
+    option_group,
+    option_keywords,
+    output,
+    plugins_of,
+    print_json,
+    say,
+)
 from dovetail.errors import ResultError, UsageError
 from dovetail.planning import HOST, assumed
 from dovetail.text import pluralize, printable
@@ -33,34 +45,33 @@ _SHOWN = 6  # operators in a row of the table
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     add_model(parser, "MODEL|FOLDER")
-    parser.add_argument(
+    written = option_group(parser, WRITTEN)
+    written.add_argument(
         "-o",
         "--output",
         type=output,
         metavar="OUT",
-        help="folder to write; nothing is written without it. For a folder of models: one folder in it for each",
+        help="folder to write, or nothing is written; each model of a folder gets one in it",
     )
-    parser.add_argument("--plan", type=Path, metavar="plan.yaml", help="replay a plan instead of deciding")
-    parser.add_argument(
+    written.add_argument("--plan", type=Path, metavar="plan.yaml", help="replay a plan instead of deciding")
+    option_group(parser, ENGINES).add_argument(
         "--try-engines",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="load the result on the engines that it is made for, and place elsewhere what they refuse "
-        "(default: yes, unless the model is large)",
+        help="load the result on its engines, and move what they refuse (default: yes, unless it is large)",
     )
-    parser.add_argument(
+    option_group(parser, ENGINES).add_argument(
         "-j",
         "--jobs",
         type=int,
         metavar="N",
-        help="for a folder of models: compile N at a time, each in a process",
+        help="compile N models of a folder at a time",
     )
-    parser.add_argument(
+    option_group(parser, ENGINES).add_argument(
         "--cluster", metavar="ADDRESS",
-        help="address of a dask.distributed scheduler: its machines compile the models of a folder, or calibrate and "
-        "verify one model on parts of --data, a folder",
+        help="a dask.distributed scheduler: its machines compile folders, calibrate and verify on parts of --data",
     )  # fmt: skip
-    parser.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
+    written.add_argument("--external-data", action="store_true", help="store the weights in a file of their own")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="say what each stage decided and how long it took, and all notes"
     )

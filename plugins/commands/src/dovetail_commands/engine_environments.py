@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from dovetail.cli import ENGINES, option_group
 from dovetail.plugin import Option
 
 _ALL = "ENGINE"
@@ -54,11 +55,11 @@ class _SetEnvironment(argparse.Action):
 
 def add_engine_env(parser: argparse.ArgumentParser) -> None:
     """Add `--engine-env` to the parser of a command that loads engines."""
-    parser.add_argument(
+    option_group(parser, ENGINES).add_argument(
         "--engine-env",
         action=_SetEnvironment,
         metavar="[NAME=]PATH",
-        help="virtual environment for an engine whose package is not installed here, as webgpu=/opt/webgpu",
+        help="virtual environment that has an engine's package: webgpu=/opt/webgpu",
     )
 
 

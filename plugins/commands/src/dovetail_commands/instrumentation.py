@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli import note
+from dovetail.cli import DEBUGGING, note, option_group
 
 if TYPE_CHECKING:
     from dovetail.passes import Instrumentation, Progress, Result
@@ -21,7 +21,7 @@ _REPRODUCER = "dovetail-reproducer.onnx"
 
 def add_instrumentation(parser: argparse.ArgumentParser) -> None:
     """Add the instrumentation options."""
-    add = parser.add_argument_group("instrumentation").add_argument
+    add = option_group(parser, DEBUGGING).add_argument
     add("--print-before", action="append", default=[], metavar="PASS", help="print the model before a pass, or `all`")
     add("--print-after", action="append", default=[], metavar="PASS", help="print the model after a pass, or `all`")
     add("--print-on-change", action="store_true", help="print the model after every pass that changed it")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail.cli import existing, plugins_of
+from dovetail.cli import DECISIONS, INPUTS, WRITTEN, existing, option_group, plugins_of
 from dovetail.errors import UsageError
 from dovetail.passes import BackendChoice, Request
 from dovetail.plugin.loading import blaming, installed_options, names_file, use_file
@@ -47,9 +47,8 @@ def completed_model(args: argparse.Namespace) -> Path:
 
 def add_request(parser: argparse.ArgumentParser) -> None:
     """Add the options that make up a request."""
-    group = parser.add_argument_group("request")
     for one in CHOICES:
-        group.add_argument(one.option, **one.argument)
+        option_group(parser, _GROUPS.get(one.field, DECISIONS)).add_argument(one.option, **one.argument)
 
 
 def existing_data(data: str | Path | None) -> str | Path | None:
@@ -153,15 +152,18 @@ CHOICES = (
     }),
     _Choice("freeze_inputs", "--freeze-inputs", {
         "action": "store_true",
-        "help": "take inputs that have a default for constants: nobody will give another value",
+        "help": "treat inputs that have a default as constants",
     }),
     _Choice("data", "--data", {
         "type": data_location, "metavar": "FILE|FOLDER",
-        "help": "calibration and verification data: .npz, .npy, .pb, or a folder of them, also s3://...; for a "
-                "language model: prompts, as texts (.txt, .json) or token ids (.json, .npy, .npz)",
+        "help": "calibration and verification data: .npz, .npy, .pb, a folder of them, s3://...; prompts of a language "
+                "model: texts (.txt, .json) or token ids (.json, .npy, .npz)",
     }),
 )  # fmt: skip
 """The choices of a request that commands offer. A test compares their fields with those of `Request`."""
+
+_GROUPS = {"backends": WRITTEN, "data": WRITTEN, "keep_io_types": INPUTS, "freeze_inputs": INPUTS}
+"""Groups of options by field; all others are decisions."""
 
 _NEEDS_DATA = ("bisect",)
 

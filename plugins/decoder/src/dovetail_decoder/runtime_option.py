@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import LANGUAGE, option_group
 from dovetail.errors import UsageError
 from dovetail.plugin import Option
 
@@ -30,7 +31,7 @@ class _RuntimeOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--runtime`."""
-        parser.add_argument(
+        option_group(parser, LANGUAGE).add_argument(
             "--runtime",
             choices=RUNTIMES,
             help="for folders of language models: write the files of this program (default: those of the source)",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import options_of
 from dovetail.plugin import Frontend, Option
 from dovetail_onnx.dialect import OnnxDialect
 
@@ -64,7 +65,7 @@ class _KeepUnknownOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--keep-unknown` to the parser."""
-        parser.add_argument(
+        options_of(parser, "Paddle programs").add_argument(
             "--keep-unknown",
             action="store_true",
             help="keep operators of a Paddle program that are not known as operators of the domain `paddle`",

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import WRITTEN, option_group
 from dovetail.errors import DovetailError, ResultError, UsageError
 from dovetail.plugin import Option
 
@@ -24,7 +25,7 @@ class Reported(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--report`."""
-        parser.add_argument(
+        option_group(parser, WRITTEN).add_argument(
             "--report", nargs="?", const="", metavar="FILE.html",
             help=f"write the report on the result (default: {_NAME} in the output folder); see `dovetail report`",
         )  # fmt: skip

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import ENGINES, option_group
 from dovetail.errors import UsageError
 from dovetail.plugin import Option
 
@@ -34,10 +35,10 @@ class TargetOnly(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--target-only` to the parser."""
-        parser.add_argument(
+        option_group(parser, ENGINES).add_argument(
             "--target-only",
             action="store_true",
-            help="the device is not here: try no engines; where there is data, the host runs what has no engine",
+            help="the device is elsewhere: load nothing on its engines",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> Mapping[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dovetail.cli import ACCURACY, INPUTS, option_group
 from dovetail.errors import UsageError
 from dovetail.ir import name_of
 
@@ -38,9 +39,8 @@ class _Once(argparse.Action):
 
 def add_goals(parser: argparse.ArgumentParser) -> None:
     """Add the options for accuracy goals."""
-    group = parser.add_argument_group("accuracy goals, for every float output on the data")
-    add = functools.partial(group.add_argument, action=_Once)
-    add("--min-snr", metavar="DB", help="signal to noise, in decibels")
+    add = functools.partial(option_group(parser, ACCURACY).add_argument, action=_Once)
+    add("--min-snr", metavar="DB", help="goal for every float output on the data: signal to noise, in decibels")
     add("--min-cosine", metavar="C", help="cosine similarity, at most 1")
     add("--min-top1", metavar="SHARE", help="share of rows of scores with the same largest element: 0.99 or 99%%")
     add("--max-abs", metavar="X", help="largest difference of any element")
@@ -48,7 +48,7 @@ def add_goals(parser: argparse.ArgumentParser) -> None:
     add(
         "--max-perplexity-rise",
         metavar="SHARE",
-        help="by how much the perplexity of labels under rows of logits may rise: 0.01 or 1%%",
+        help="rise of the perplexity of labels: 0.01 or 1%%",
     )
 
 
@@ -72,12 +72,12 @@ def goals_of(args: argparse.Namespace, *, data_later: bool = False) -> dict[str,
 
 def add_input_shapes(parser: argparse.ArgumentParser) -> None:
     """Add the option for shapes of random inputs."""
-    parser.add_argument(
+    option_group(parser, INPUTS).add_argument(
         "--input-shapes",
         action="append",
         default=[],
         metavar="NAME:1x3x48x320|FILE",
-        help="shape of a random input where the model leaves it open (repeatable), or a file of arrays as an example",
+        help="shape of a random input that is left open (repeatable), or a file of arrays",
     )
 
 

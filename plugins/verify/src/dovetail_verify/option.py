@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
+from dovetail.cli import ACCURACY, option_group
 from dovetail.errors import DovetailError, GoalError, NoEngineError, UsageError, VerificationError
 from dovetail.planning import Remark
 from dovetail.plugin import Option, Outcome, Policy
@@ -45,15 +46,10 @@ class VerifyResult(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments, and the goals, to the parser."""
-        parser.add_argument(
-            "--verify", action="store_true", help="measure the result, on random inputs if there is no data"
-        )
-        parser.add_argument(
-            "--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first"
-        )
-        parser.add_argument(
-            "--layers", action="store_true", help="measure every node on the data, and write that into the plan"
-        )
+        add = option_group(parser, ACCURACY).add_argument
+        add("--verify", action="store_true", help="measure the result, on random inputs if there is no data")
+        add("--no-check-prepare", action="store_true", help="do not compare the prepared model with the source first")
+        add("--layers", action="store_true", help="measure every node on the data, and write that into the plan")
         add_input_shapes(parser)
         add_goals(parser)
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import options_of
 from dovetail.errors import DovetailError
 from dovetail.passes import Pass
 from dovetail.plugin import Option
@@ -39,8 +40,7 @@ class BpuOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--hb-yaml`, `--quant-config`, `--int16` and `--ladder` to the parser."""
-        group = parser.add_argument_group("Horizon BPU")
-        add = group.add_argument
+        add = options_of(parser, "bpu-int8").add_argument
         add("--hb-yaml", type=Path, metavar="config.yaml", help="do what the YAML file of hb_mapper or hb_compile says")
         add("--quant-config", type=Path, metavar="FILE", help="do what the quant_config of hb_compile says, in JSON")
         add(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import options_of
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
 from dovetail.plugin import Option
@@ -44,7 +45,8 @@ class ProfileOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--profile` and `--workspace` to the parser."""
-        parser.add_argument(
+        add = options_of(parser, "tensorrt").add_argument
+        add(
             "--profile",
             action="append",
             default=[],
@@ -52,7 +54,7 @@ class ProfileOption(Option):
             help="build TensorRT engines for these shapes of an input, 1x3x224x224 each; =1,192 gives the numbers of "
             "an input that is used as a shape (repeatable)",
         )
-        parser.add_argument(
+        add(
             "--workspace",
             metavar="BYTES",
             help="the most memory that a TensorRT engine may use beside its weights: 1GiB",

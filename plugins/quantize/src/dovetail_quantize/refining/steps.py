@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import DECISIONS, option_group
 from dovetail.errors import DovetailError, UsageError
 from dovetail.plugin import Option
 from dovetail.text import did_you_mean
@@ -159,7 +160,7 @@ class Refine(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--refine` to the parser."""
-        parser.add_argument(
+        option_group(parser, DECISIONS).add_argument(
             "--refine",
             metavar="STEPS",
             help=f"corrections of quantized weights: some of {','.join(STEPS)}, or none; by default what "

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dovetail.cli import INPUTS, option_group
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
 from dovetail.plugin import Option
@@ -37,13 +38,12 @@ class _FixInputsOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--fix-input`."""
-        parser.add_argument(
+        option_group(parser, INPUTS).add_argument(
             "--fix-input",
             action="append",
             default=[],
             metavar="NAME=VALUE",
-            help="give an input one value for good, such as sr=16000 or size=480,640 (repeatable); the result has no "
-            "such input",
+            help="fix an input to a value and remove it: sr=16000, size=480,640 (repeatable)",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dovetail.cli import INPUTS, option_group
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
 from dovetail.plugin import Option
@@ -39,13 +40,12 @@ class _FixShapesOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--fix-shape`."""
-        parser.add_argument(
+        option_group(parser, INPUTS).add_argument(
             "--fix-shape",
             action="append",
             default=[],
             metavar="NAME:1x3x224x224|data",
-            help="fix the shape of an input that the model leaves open (repeatable); `data` takes the extents of "
-            "--data, one sample at a time unless it has batches of one length",
+            help="fix an open shape (repeatable); `data` takes the extents of --data",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail.cli import INPUTS, option_group
 from dovetail.errors import DovetailError, UsageError
 from dovetail.ir import name_of
 from dovetail.plugin import Option
@@ -53,13 +54,12 @@ class _InputRangesOption(Option):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add `--input-range`."""
-        parser.add_argument(
+        option_group(parser, INPUTS).add_argument(
             "--input-range",
             action="append",
             default=[],
             metavar="NAME:LOW..HIGH",
-            help="promise that an input holds only integers of this range, so that engines that compute with fewer "
-            "bits can read it (repeatable); the result rejects others",
+            help="promise that integers of an input stay in this range (repeatable)",
         )
 
     def keywords_of(self, args: argparse.Namespace) -> dict[str, Any]:
