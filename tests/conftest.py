@@ -26,6 +26,7 @@ def pytest_addoption(parser):
     )
 
 
+MANY = 12  # rows of a table, of which `--other-rows` runs every second one
 POOLS = ("averagepool", "lppool", "maxpool")
 
 
@@ -51,8 +52,8 @@ def pytest_configure(config):
 def pytest_generate_tests(metafunc):
     """Choose among rows that are marked as generated, before pytest makes a test of each: one of six runs.
 
-    `generated(one_of=40, others=8)` says how many rows one stands for, if not six, and if they are many and much alike,
-    also for how many with `--other-rows`. See `spread` for which.
+    `generated(one_of=40, others=8)` says how many rows one stands for, if not six, and for how many with `--other-rows`,
+    if not one, or two where there are many. See `spread` for which.
     """
     yield
     test, config = metafunc.definition, metafunc.config
@@ -68,7 +69,8 @@ def pytest_generate_tests(metafunc):
     kept = spread(quick, mark.kwargs.get("one_of", 6))
     if config.getoption("--other-rows"):
         others = {name: row.params for name, row in rows.items() if name not in kept}
-        kept = spread(others, mark.kwargs.get("others", 1)) | {name for name in rows if was_skipped(name, config)}
+        usual = 2 if len(others) > MANY else 1
+        kept = spread(others, mark.kwargs.get("others", usual)) | {name for name in rows if was_skipped(name, config)}
     if kept or config.getoption("--other-rows"):  # all rows may be slow; they are left out below
         metafunc._calls[:] = [row for name, row in rows.items() if name in kept]
 
