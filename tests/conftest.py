@@ -52,8 +52,8 @@ def pytest_configure(config):
 def pytest_generate_tests(metafunc):
     """Choose among rows that are marked as generated, before pytest makes a test of each: one of six runs.
 
-    `generated(one_of=40, others=8)` says how many rows one stands for, if not six, and for how many with `--other-rows`,
-    if not one, or two where there are many. See `spread` for which.
+    `generated(one_of=40, others=8)` says how many rows one stands for, if not six, and for how many with
+    `--other-rows`, if not one, or two where there are many. See `spread` for which.
     """
     yield
     test, config = metafunc.definition, metafunc.config
