@@ -125,7 +125,7 @@ def test_a_program_for_another_revision_is_the_error_of_the_worker(acme, cluster
     cluster.wait_for(1)
     done = acme("run", "out", "--data", "data", "--cluster", cluster.address)
     assert done.returncode == 1
-    assert "acme-runtime (dovetail-example-engine) is of revision 3, the program of 'Program' is for 2" in done.stderr
+    assert "acme-runtime (dovetail-example-engine) is of revision 3, the program of 'region_0' is for 2" in done.stderr
 
 
 def test_a_probe_and_a_check_are_done_where_the_accelerator_is(acme, both, compiled):
