@@ -123,6 +123,8 @@ class RegionExecutor(dovetail.plugin.Executor):
         is_numeric = all(value_type(value) not in ("", "string") for value in (*fed, *graph.outputs))
         if self._direct is not None or not self.runners or not is_numeric:
             return None
+        if len(fed) != len(graph.inputs):  # sessions may hold the defaults of inputs as weights
+            return None
         known = {*map(name_of, fed), *(name for runner in self.runners for name in runner.outputs)}
         if not known >= self._outputs.keys():
             return None
