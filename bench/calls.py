@@ -26,19 +26,24 @@ from measure import table
 Feeds = dict[str, np.ndarray]
 
 
+def session_of(path: str, settings: dict) -> onnxruntime.InferenceSession:
+    """ONNX Runtime's session of a step of an export, with one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    for key, text in settings["config_entries"].items():
+        options.add_session_config_entry(key, text)
+    return onnxruntime.InferenceSession(
+        path, options, providers=settings["providers"], disabled_optimizers=settings["disabled_optimizers"]
+    )
+
+
 def by_hand(folder: Path, description: dict) -> Callable[[Feeds], object]:
     """The engines' sessions, called without any check."""
     calls = []
     for step in description["steps"]:
         path, settings = str(folder / step["files"][0]["path"]), step["settings"]
         if step["engine"] == "onnxruntime":
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 1
-            for key, text in settings["config_entries"].items():
-                options.add_session_config_entry(key, text)
-            session = onnxruntime.InferenceSession(
-                path, options, providers=settings["providers"], disabled_optimizers=settings["disabled_optimizers"]
-            )
+            session = session_of(path, settings)
             names = [value.name for value in session.get_outputs()]
             calls.append(lambda values, session=session, names=names, read=step["inputs"]: dict(
                 zip(names, session.run(names, {name: values[name] for name in read}))

@@ -27,7 +27,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import openvino
-from calls import fastest
+from calls import fastest, session_of
 from dovetail_export.exporting import export
 from measure import table
 from onnx import helper, numpy_helper
@@ -81,13 +81,7 @@ def bound(folder: Path, description: dict, feeds: dict[str, np.ndarray]) -> Run:
         path, settings = str(folder / step["files"][0]["path"]), step["settings"]
         names = [one["name"] for one in step["outputs"]]
         if step["engine"] == "onnxruntime":
-            options = onnxruntime.SessionOptions()
-            options.intra_op_num_threads = 1
-            for key, text in settings["config_entries"].items():
-                options.add_session_config_entry(key, text)
-            session = onnxruntime.InferenceSession(
-                path, options, providers=settings["providers"], disabled_optimizers=settings["disabled_optimizers"]
-            )
+            session = session_of(path, settings)
             binding = session.io_binding()
             for name in (*step["inputs"], *names):
                 held.append(onnxruntime.OrtValue.ortvalue_from_numpy(arrays[name]))

@@ -11,9 +11,11 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail_onnx.files.parsing import Malformed, parse_json
@@ -120,69 +122,100 @@ def answers(
         TimeoutError: From the iterator: no time is left.
     """
     timeout = task_timeout() if timeout is None else timeout
+    tasks = _SentTasks(send, read, give_up, timeout, left, gone, resent, way_out)
+    tasks.send_all(number)
+    return tasks.received()
 
-    def sent(one: int) -> Future[str]:
-        try:
-            return send(one)
-        except RuntimeError as error:  # it was shut down, or is broken
-            raise LostError(f"the executor takes no task: {error}", way_out) from error
 
-    def lost(one: int, why: str, cause: BaseException | None = None) -> T:
-        waiting.discard(one)
-        if give_up is None:
-            raise LostError(f"no machine finishes a task: {why}", way_out) from cause
-        return give_up(one, why)
+@dataclass
+class _SentTasks(Generic[T]):
+    """Tasks that were sent, and those of them that wait for an answer; see `answers` for the fields."""
 
-    def finished_within(limit: float) -> set[Future[str]]:
-        until = time.monotonic() + limit
-        while True:
-            seconds = max(until - time.monotonic(), 0.0)
-            finished = wait(running, min(seconds, _LOOKS), FIRST_COMPLETED).done
-            if finished or seconds <= _LOOKS:
-                return finished
-            if why := gone():
-                raise LostError(why, way_out)
+    send: Callable[[int], Future[str]]
+    read: Callable[[str], T]
+    give_up: Callable[[int, str], T] | None
+    timeout: float
+    left: Callable[[], float]
+    gone: Callable[[], str]
+    resent: Callable[[BaseException], None]
+    way_out: str
+    attempts: Counter[int] = field(default_factory=Counter)
+    waiting: set[int] = field(default_factory=set)
+    running: dict[Future[str], int] = field(default_factory=dict)
 
-    def received() -> Iterator[tuple[int, T]]:
+    def send_all(self, number: int) -> None:
+        """Send all tasks.
+
+        Raises:
+            LostError: The executor takes none.
+        """
+        self.waiting.update(range(number))
+        for one in range(number):
+            self._send(one)
+
+    def received(self) -> Iterator[tuple[int, T]]:
+        """Yield the answers as they come, and cancel what still runs in the end."""
         silences = 0
         try:
-            while waiting:
-                limit = min(timeout, max(left(), 0.0))
-                finished = finished_within(limit)
-                if not finished and limit < timeout:
+            while self.waiting:
+                limit = min(self.timeout, max(self.left(), 0.0))
+                finished = self._finished_within(limit)
+                if not finished and limit < self.timeout:
                     raise TimeoutError
                 silences = 0 if finished else silences + 1
                 if silences >= _SILENCES:
-                    why = f"no answer within {silences * timeout:g} s ({_VARIABLE} sets the limit)"
-                    yield from [(one, lost(one, why)) for one in sorted(waiting)]
+                    why = f"no answer within {silences * self.timeout:g} s ({_VARIABLE} sets the limit)"
+                    yield from [(one, self._lost(one, why)) for one in sorted(self.waiting)]
                 elif silences:  # who is late may still answer, and the first answer counts
-                    running.update({sent(one): one for one in sorted(waiting)})
+                    for one in sorted(self.waiting):
+                        self._send(one)
                 for future in finished:
-                    one = running.pop(future)
-                    if one not in waiting:
-                        continue
-                    try:
-                        answer = read(future.result(0))
-                    except BrokenExecutor as error:
-                        raise LostError(f"the executor stopped: {error}", way_out) from error
-                    except (DovetailError, KeyboardInterrupt):
-                        raise
-                    except (Exception, CancelledError) as error:
-                        resent(error)
-                        attempts[one] += 1
-                        if attempts[one] <= _ATTEMPTS:
-                            running[sent(one)] = one
-                            continue
-                        why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
-                        answer = lost(one, why, error)
-                    waiting.discard(one)
-                    yield one, answer
+                    yield from self._answer(future)
         finally:
-            for future in running:
+            for future in self.running:
                 with contextlib.suppress(Exception):
                     future.cancel()
 
-    attempts = dict.fromkeys(range(number), 1)
-    waiting = set(range(number))
-    running = {sent(one): one for one in range(number)}
-    return received()
+    def _send(self, one: int) -> None:
+        try:
+            self.running[self.send(one)] = one
+        except RuntimeError as error:  # it was shut down, or is broken
+            raise LostError(f"the executor takes no task: {error}", self.way_out) from error
+
+    def _finished_within(self, limit: float) -> set[Future[str]]:
+        until = time.monotonic() + limit
+        while True:
+            seconds = max(until - time.monotonic(), 0.0)
+            finished = wait(self.running, min(seconds, _LOOKS), FIRST_COMPLETED).done
+            if finished or seconds <= _LOOKS:
+                return finished
+            if why := self.gone():
+                raise LostError(why, self.way_out)
+
+    def _answer(self, future: Future[str]) -> Iterator[tuple[int, T]]:
+        """Yield the answer of a task; nothing if it came before, or if the task is sent again."""
+        one = self.running.pop(future)
+        if one not in self.waiting:
+            return
+        try:
+            answer = self.read(future.result(0))
+        except BrokenExecutor as error:
+            raise LostError(f"the executor stopped: {error}", self.way_out) from error
+        except (DovetailError, KeyboardInterrupt):
+            raise
+        except (Exception, CancelledError) as error:
+            self.resent(error)
+            self.attempts[one] += 1
+            if self.attempts[one] < _ATTEMPTS:
+                self._send(one)
+                return
+            why = str(error) if isinstance(error, LostTask) else f"{type(error).__name__}: {error}"
+            answer = self._lost(one, why, error)
+        self.waiting.discard(one)
+        yield one, answer
+
+    def _lost(self, one: int, why: str, cause: BaseException | None = None) -> T:
+        self.waiting.discard(one)
+        if self.give_up is None:
+            raise LostError(f"no machine finishes a task: {why}", self.way_out) from cause
+        return self.give_up(one, why)

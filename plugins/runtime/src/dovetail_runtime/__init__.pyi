@@ -49,6 +49,7 @@ from dovetail_runtime.session_start import (
     KeptSession as KeptSession,
     SessionStart as SessionStart,
 )
+from dovetail_runtime.tool_program import ToolProgram as ToolProgram
 
 dovetail_api: int
 
